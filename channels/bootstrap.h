@@ -3,8 +3,8 @@
  * How the ranks of a communicator find each other and agree, before and beside the GPU: TCP.
  *
  * Whoever makes the unique id starts the root, a thread that listens at the address in the id; the maker
- * need not be a rank. Every rank connects to the root, says who it is, and gets everybody's address; from
- * then on ranks talk directly, in patterns of log2(n) steps (dissemination). The connections stay open for
+ * need not be a rank. Every rank connects to the root, says who it is, and gets the addresses of its neighbours;
+ * from then on ranks talk directly, in patterns of log2(n) steps (dissemination). The connections stay open for
  * the life of the object: a peer that dies is noticed by its neighbours and relayed to all.
  *
  * Every message carries a version; ranks of different builds are refused with a clear error on all of them.
@@ -24,11 +24,10 @@
 
 struct strait_bootstrap;
 
-/* What the unique id holds. The rest of the 128 bytes is zero; `checksum` covers all of it before itself. */
-/* (layout in bootstrap.c; read only through these functions) */
-
-/* Makes an id and starts its root in this process. The root lives until all ranks have met or the process
- * ends; it needs no communicator. With NCCL_COMM_ID the root listens at that address. */
+/* Makes an id (layout: unique_id.h) and starts its root in this process. The root lives until all ranks have met
+ * or the process ends; it needs no communicator. With NCCL_COMM_ID, as in NCCL, every process may make the id by
+ * itself, all get the same one, and the root listens at that address from when rank 0 calls
+ * strait_bootstrap_new(); ranks that come earlier wait. One communicator at a time can be made that way. */
 int strait_bootstrap_id_create(uint8_t ret_id[STRAIT_ID_BYTES]);
 
 /* 0: an id of ours. STRAIT_ERROR_ARGUMENT with the reason otherwise (foreign, damaged, other version). */
