@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Threads around strait_communicator_new().
+ */
+#include "shim/setup.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "shim/context.h"
+#include "shim/report.h"
+#include "shim/result.h"
+#include "strait/gpu.h"
+#include "strait/status.h"
+
+static int find_device(struct ncclComm *comm, int ordinal)
+{
+	int r;
+
+	if (ordinal < 0)
+		return strait_trace(strait_context_current(
+			&comm->context, &comm->device, &comm->ordinal, &comm->primary_retained));
+	r = strait_context_primary(ordinal, &comm->context, &comm->device);
+	if (r == 0) {
+		comm->ordinal = ordinal;
+		comm->primary_retained = true;
+	}
+	return strait_trace(r);
+}
+
+int strait_setup_prepare(const struct strait_setup_request *request, struct ncclComm **ret_comm)
+{
+	struct ncclComm *comm;
+	int r = strait_handle_new(&comm);
+
+	if (r < 0)
+		return strait_trace(r);
+	comm->rank = request->rank;
+	comm->n_ranks = request->n_ranks;
+	memcpy(comm->id, request->id, sizeof(comm->id));
+	r = strait_config_parse(request->config, &comm->config);
+	if (r == 0)
+		r = find_device(comm, request->ordinal);
+	if (r < 0) {
+		strait_handle_leave_call(comm, r, true);
+		return strait_trace(r);
+	}
+	*ret_comm = comm;
+	return 0;
+}
+
+/* The set-up itself, on any thread. Leaves the result in the handle's state. */
+static int run(struct ncclComm *comm)
+{
+	const struct strait_communicator_config config = {
+		.rank = comm->rank,
+		.n_ranks = comm->n_ranks,
+		.id = comm->id,
+		.device = comm->device,
+		.context = comm->context,
+		.max_blocks = comm->config.max_blocks,
+		.name = comm->config.name,
+		.cancel = &comm->cancel,
+	};
+	struct strait_communicator *native = NULL;
+	struct strait_context saved;
+	int r = strait_context_enter(comm->context, &saved);
+
+	if (r == 0) {
+		r = strait_communicator_new(&config, &native);
+		strait_context_leave(&saved);
+	}
+	if (r > 0)
+		r = strait_fail(STRAIT_ERROR_INTERNAL, "the set-up of a communicator gave %d", r);
+	if (r == 0) {
+		atomic_store(&comm->native, native);
+		strait_report_start();
+	}
+	/* release: pairs with the acquire in strait_handle_check_ready() and strait_handle_state()
+	 */
+	atomic_store_explicit(&comm->state, strait_result(r), memory_order_release);
+	return strait_trace(r);
+}
+
+static void forget(struct ncclComm *comm, struct ncclComm **user)
+{
+	/* A thread that aborts holds the same pointer and may have replaced it. */
+	if (*user == comm)
+		*user = NULL;
+}
+
+static void *run_in_background(void *argument)
+{
+	struct ncclComm *comm = argument;
+
+	/* The user polls the state and aborts or destroys what failed. */
+	strait_handle_leave_call(comm, run(comm), false);
+	return NULL;
+}
+
+static void *run_pending(void *argument)
+{
+	struct strait_setup_pending *pending = argument;
+
+	pending->status = run(pending->comm);
+	return NULL;
+}
+
+/* Signals stay with the application's own threads. */
+static int start_thread(pthread_t *ret_thread, void *(*function)(void *), void *argument)
+{
+	sigset_t all, before;
+	int error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(ret_thread, NULL, function, argument);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error)
+		return strait_fail(STRAIT_ERROR_SYSTEM,
+				   "no thread for the set-up of a communicator: %s",
+				   strerror(error));
+	return 0;
+}
+
+static int start_background(struct ncclComm *comm, struct ncclComm **user)
+{
+	int r;
+
+	comm->background = true;
+	r = start_thread(&comm->setup, run_in_background, comm);
+	if (r < 0) {
+		comm->background = false;
+		forget(comm, user);
+		strait_handle_leave_call(comm, r, true);
+	}
+	return strait_trace(r);
+}
+
+int strait_setup_start(struct ncclComm *comm, struct ncclComm **user)
+{
+	int r;
+
+	if (!comm->config.blocking)
+		return strait_trace(start_background(comm, user));
+	r = run(comm);
+	if (r < 0)
+		forget(comm, user);
+	strait_handle_leave_call(comm, r, true);
+	return strait_trace(r);
+}
+
+static void cancel_all(struct strait_setup_pending *pending, int n_pending)
+{
+	for (int i = 0; i < n_pending; i++)
+		atomic_store_explicit(&pending[i].comm->cancel, 1, memory_order_relaxed);
+}
+
+static int join_all(struct strait_setup_pending *pending, int n_pending, int status)
+{
+	for (int i = 0; i < n_pending; i++) {
+		if (!pending[i].started)
+			continue;
+		pthread_join(pending[i].thread, NULL);
+		if (status == 0)
+			status = pending[i].status;
+	}
+	return status;
+}
+
+static int start_all_background(struct strait_setup_pending *pending, int n_pending)
+{
+	int status = 0;
+
+	for (int i = 0; i < n_pending; i++) {
+		int r = 0;
+
+		if (status == 0)
+			r = start_background(pending[i].comm, pending[i].user);
+		else
+			strait_setup_drop(&pending[i]);
+		if (r < 0) {
+			cancel_all(pending, i);
+			status = r;
+		}
+	}
+	return strait_trace(status);
+}
+
+int strait_setup_start_all(struct strait_setup_pending *pending, int n_pending)
+{
+	int status = 0;
+
+	if (n_pending == 1)
+		return strait_trace(strait_setup_start(pending[0].comm, pending[0].user));
+	if (n_pending == 0)
+		return 0;
+	if (!pending[0].comm->config.blocking) /* a group does not mix the two */
+		return strait_trace(start_all_background(pending, n_pending));
+
+	for (int i = 0; i < n_pending && status == 0; i++) {
+		status = start_thread(&pending[i].thread, run_pending, &pending[i]);
+		pending[i].started = status == 0;
+	}
+	if (status < 0)
+		cancel_all(pending, n_pending);
+	status = join_all(pending, n_pending, status);
+	for (int i = 0; i < n_pending; i++) {
+		if (status < 0)
+			forget(pending[i].comm, pending[i].user);
+		strait_handle_leave_call(pending[i].comm, status, true);
+	}
+	return strait_trace(status);
+}
+
+void strait_setup_drop(struct strait_setup_pending *pending)
+{
+	forget(pending->comm, pending->user);
+	strait_handle_leave_call(pending->comm, STRAIT_ERROR_USAGE, true);
+}
