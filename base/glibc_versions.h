@@ -7,6 +7,14 @@
  * without them is not disturbed.
  */
 #pragma once
+#include <features.h>
+
+/* glibc 2.38 gives strtol and its kin other names under _GNU_SOURCE (they then know 0b1). */
+#undef __GLIBC_USE_C2X_STRTOL
+#define __GLIBC_USE_C2X_STRTOL 0
+#undef __GLIBC_USE_C23_STRTOL
+#define __GLIBC_USE_C23_STRTOL 0
+
 #if defined(__x86_64__) && defined(__linux__)
 #define STRAIT_BIND(name) __asm__(".symver " #name "," #name "@GLIBC_2.2.5")
 STRAIT_BIND(dlerror);

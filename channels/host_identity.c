@@ -44,7 +44,7 @@ uint64_t strait_host_hash(void)
 		char boot_id[64];
 		uint64_t shared_memory;
 	} here = {0};
-	struct stat shm;
+	struct statx shm;
 
 	if (id && *id)
 		return never_zero(strait_hash_bytes(id, strlen(id)));
@@ -54,9 +54,10 @@ uint64_t strait_host_hash(void)
 			    "(STRAIT_HOSTID overrides)");
 		return strait_process_hash();
 	}
-	/* Two containers of one host share memory only through one mount. */
-	if (!stat("/dev/shm", &shm))
-		here.shared_memory = shm.st_dev;
+	/* Two containers of one host share memory only through one mount. (stat itself got a new symbol
+	 * version in glibc 2.33.) */
+	if (!statx(AT_FDCWD, "/dev/shm", 0, STATX_BASIC_STATS, &shm))
+		here.shared_memory = (uint64_t)shm.stx_dev_major << 32 | shm.stx_dev_minor;
 	return never_zero(strait_hash_bytes(&here, sizeof(here)));
 }
 
