@@ -92,23 +92,27 @@ int strait_bootstrap_new(const uint8_t id[STRAIT_ID_BYTES], int rank, int n_rank
 	return 0;
 }
 
+static void leave(struct strait_bootstrap *b, int fd)
+{
+	if (!b->broken && fd >= 0)
+		strait_frame_post(fd, STRAIT_FRAME_GOODBYE, b->rank, 0, NULL, 0);
+	strait_socket_close_softly(fd);
+}
+
 struct strait_bootstrap *strait_bootstrap_free(struct strait_bootstrap *b)
 {
 	if (!b)
 		return NULL;
-	/* In a forked child the numbers may be other files by now. */
 	if (b->generation == strait_socket_generation()) {
 		strait_monitor_remove(b);
 		for (int k = 0; k < b->n_links; k++) {
-			for (int i = 0; i < 2; i++) {
-				int fd = i ? b->up[k] : b->down[k];
-
-				if (!b->broken && fd >= 0)
-					strait_frame_post(fd, STRAIT_FRAME_GOODBYE, b->rank, 0,
-							  NULL, 0);
-				strait_socket_close_softly(fd);
-			}
+			leave(b, b->down[k]);
+			leave(b, b->up[k]);
 		}
+	} else {
+		/* In a forked child the numbers may be other files by now, and there is no monitor.
+		 */
+		free(b->monitored);
 	}
 	free(b);
 	return NULL;

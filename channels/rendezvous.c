@@ -15,9 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NCCL_COMM_ID: rank 0 may not have come yet. */
-#define RETRY_MS 20
-
 struct joining {
 	struct strait_bootstrap *bootstrap;
 	struct strait_unique_id id;
@@ -80,33 +77,26 @@ static int start_fixed_root(struct joining *j)
 
 static int connect_to_root(struct joining *j)
 {
-	struct strait_wait wait = strait_bootstrap_limit(j->bootstrap);
+	struct strait_wait nap = {j->bootstrap->abort_word, 0, -1};
 	bool may_be_late = j->id.flags & STRAIT_ID_FIXED_ADDRESS;
 	char text[STRAIT_ADDRESS_TEXT];
 	int r;
 
-	for (;;) {
+	do {
+		struct strait_wait wait = strait_bootstrap_limit(j->bootstrap);
+
 		r = strait_socket_connect(&j->id.root, &wait, &j->root_fd);
 		if (r != STRAIT_SOCKET_REFUSED || !may_be_late)
 			break;
-		wait = strait_bootstrap_limit(j->bootstrap);
-		struct pollfd none = {.fd = -1};
-		struct strait_wait nap = {wait.abort_word,
-					  strait_now_ns() + RETRY_MS * INT64_C(1000000), -1};
-
-		/* Only the abort word counts here; the nap's own end is no failure. */
-		if (nap.abort_word && atomic_load_explicit(nap.abort_word, memory_order_acquire))
-			return strait_fail(STRAIT_ERROR_REMOTE,
-					   "aborted while waiting for the root at %s",
-					   strait_address_text(&j->id.root, text));
-		poll(&none, 1, RETRY_MS);
-	}
+		/* NCCL_COMM_ID: rank 0, which runs the root, has not come yet. */
+		r = strait_socket_poll(NULL, 0, &nap, "rank 0");
+	} while (!r);
 	if (r == STRAIT_SOCKET_REFUSED)
-		return strait_fail(STRAIT_ERROR_REMOTE,
-				   "nobody listens at %s any more: the process that made the "
-				   "unique id has ended, or its "
-				   "ranks have met already",
-				   strait_address_text(&j->id.root, text));
+		return strait_fail(
+			STRAIT_ERROR_REMOTE,
+			"nobody listens at %s any more: the process that made the unique id has "
+			"ended, or its ranks have met already",
+			strait_address_text(&j->id.root, text));
 	return strait_trace(r);
 }
 
@@ -247,7 +237,7 @@ static int connect_neighbours(struct joining *j)
 	if (!r)
 		r = accept_up(j, &wait);
 	if (r) {
-		/* The others wait for this rank: the root tells them why in vain. */
+		/* The others wait for this rank; the root tells them why in vain. */
 		strait_frame_post_verdict(j->root_fd, j->bootstrap->rank, r,
 					  strait_status_message());
 		return strait_trace(r);
