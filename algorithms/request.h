@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One collective as the layers below shim/ see it: validated, with a reduction that carries its own scalar.
- * The numbers of collectives, types and reductions are NCCL's (ncclDataType_t, ncclRedOp_t).
+ * One collective as the layers below shim/ see it: validated, with a reduction that carries its own
+ * scalar. The numbers of collectives, types and reductions are NCCL's (ncclDataType_t,
+ * ncclRedOp_t).
  */
 #pragma once
 #include <cuda.h>
@@ -38,7 +39,8 @@ enum strait_reduction_kind {
 
 struct strait_reduction {
 	enum strait_reduction_kind kind;
-	/* PREMULSUM: the scalar in the data type, or, if not NULL, where the kernel reads it when it runs. */
+	/* PREMULSUM: the scalar in the data type, or, if not NULL, where the kernel reads it when
+	 * it runs. */
 	uint64_t scalar_bits;
 	const void *scalar_device;
 };

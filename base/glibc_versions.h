@@ -7,6 +7,7 @@
  * without them is not disturbed.
  */
 #pragma once
+#ifndef __ASSEMBLER__
 #include <features.h>
 
 /* glibc 2.38 gives strtol and its kin other names under _GNU_SOURCE (they then know 0b1). */
@@ -26,3 +27,4 @@ STRAIT_BIND(pthread_join);
 STRAIT_BIND(pthread_once);
 STRAIT_BIND(pthread_sigmask);
 #endif
+#endif /* __ASSEMBLER__ */

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One use of a block's packet inboxes. Each use is an epoch; the inboxes of two successive epochs
+ * are distinct (parity), and a third would overwrite the first. So a rank that starts epoch e first
+ * tells every peer that it has read epoch e - 1 (its kernel has ended), and puts nothing before
+ * every peer has told it so of e - 2. No kernel relies on what another call sends. Telling at the
+ * next start, not at the end, keeps a remote store out of the end of the kernel.
+ */
+#pragma once
+#include "channels/device/memory_channel.cuh"
+
+namespace strait
+{
+
+struct packet_round {
+	/* Inboxes are cleared this often, long before flags repeat (2^31 epochs). */
+	static constexpr uint64_t renewal_period = 1 << 20;
+	uint64_t epoch;
+	uint32_t flag;
+	unsigned parity;
+
+	/* All threads of the block; at least n_ranks of them. False: aborted. */
+	STRAIT_DEVICE bool begin(const block_scratch &s, coop g, patience &wait)
+	{
+		strait_block_control *own = s.control(s.c.rank);
+		epoch = load(&own->packet_epoch) + 1;
+		flag = packet_flag(epoch);
+		parity = epoch & 1;
+		const unsigned peer = g.rank;
+		const bool has_peer = peer < s.c.n_ranks && peer != s.c.rank;
+		/* The previous epoch's inboxes have the other parity; nobody writes them before our
+		 * word. */
+		if (epoch % renewal_period < 2)
+			renew(s, g, parity ^ 1);
+		bool ok = true;
+		if (has_peer) {
+			/* Relaxed: what the previous kernel read, it had read when it ended. */
+			store_relaxed(&s.control(peer)->from[s.c.rank].packets_consumed, epoch - 1);
+			while (ok && load_relaxed(&own->from[peer].packets_consumed) + 2 < epoch)
+				ok = wait.turn();
+		}
+		g.sync();
+		/* Every thread has read the old value: the barrier. */
+		if (g.rank == 0)
+			store(&own->packet_epoch, epoch);
+		return ok;
+	}
+
+      private:
+	STRAIT_DEVICE void renew(const block_scratch &s, coop g, unsigned stale_parity)
+	{
+		const uint64_t n = s.c.packet_slot_bytes / sizeof(strait_bits128);
+		for (unsigned from = 0; from < s.c.n_ranks; from++) {
+			if (from == s.c.rank)
+				continue;
+			strait_bits128 *inbox = s.packets(s.c.rank, from, stale_parity);
+			for (uint64_t i = g.rank; i < n; i += g.size)
+				store(inbox + i, strait_bits128{0, 0});
+		}
+		g.sync();
+		/* Before our word that lets the peer write there: pairs with its reading of
+		 * packets_consumed. */
+		fence();
+	}
+};
+
+} // namespace strait
