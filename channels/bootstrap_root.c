@@ -145,6 +145,10 @@ static void greet(struct root *root, int fd, const struct strait_greeting *greet
 {
 	int rank = greeting->rank;
 
+	if (greeting->protocol == STRAIT_PROTOCOL && greeting->kind != STRAIT_GREETING_JOIN) {
+		strait_socket_close(fd);
+		return;
+	}
 	if (memcmp(greeting->nonce, root->nonce, sizeof(root->nonce))) {
 		/* Not one of ours: an old id, whose port we got. The others need not know. */
 		strait_frame_post_verdict(fd, -1, STRAIT_ERROR_REMOTE,

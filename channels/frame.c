@@ -124,6 +124,9 @@ int strait_frame_receive(int fd, uint32_t type, struct strait_inbox *inbox,
 
 /* ---- exchange ---- */
 
+/* After so many bytes in one direction, the other one and the abort word have their turn. */
+enum { PART_BYTES = 1 << 20 };
+
 struct progress {
 	struct strait_transfer *transfer;
 	struct strait_frame head; /* as it came */
@@ -131,12 +134,14 @@ struct progress {
 	bool checked;
 };
 
-/* What is left of head and data, at most `goal` bytes in all, as pieces for one system call. */
+/* What is left of head and data before byte `goal`, at most PART_BYTES, as pieces for one system
+ * call. */
 static int left_over(struct progress *p, size_t goal, struct strait_frame *head,
 		     struct iovec pieces[3])
 {
 	struct iovec whole[3] = {{head, sizeof(*head)}, p->transfer->data[0], p->transfer->data[1]};
-	size_t skip = p->done, budget = goal - p->done;
+	size_t skip = p->done, left = goal - p->done;
+	size_t budget = left < PART_BYTES ? left : PART_BYTES;
 	int n = 0;
 
 	for (int i = 0; i < 3 && budget; i++) {
@@ -178,9 +183,10 @@ static int fail_link(int fd, int peer, const char *what)
 
 static int send_more(struct progress *p)
 {
+	size_t stop = p->done + PART_BYTES;
 	struct iovec pieces[3];
 
-	while (p->done < p->total) {
+	while (p->done < p->total && p->done < stop) {
 		int n = left_over(p, p->total, &p->transfer->head, pieces);
 		long bytes = strait_socket_send_some(p->transfer->fd, pieces, n);
 
@@ -233,9 +239,10 @@ static int fail_out_of_step(struct progress *p)
 static int receive_more(struct progress *p)
 {
 	struct strait_transfer *t = p->transfer;
+	size_t stop = p->done + PART_BYTES;
 	struct iovec pieces[3];
 
-	while (p->done < p->total) {
+	while (p->done < p->total && p->done < stop) {
 		size_t goal = p->checked ? p->total : sizeof(p->head);
 		int n = left_over(p, goal, &p->head, pieces);
 		long bytes = strait_socket_receive_some(t->fd, pieces, n);

@@ -81,7 +81,10 @@ static inline void run_well(int n, void (*body)(struct rank *), const void *argu
 static inline pid_t fork_rank(const uint8_t *id, int rank, int n,
 			      int (*body)(const uint8_t *, int, int))
 {
-	pid_t pid = fork();
+	pid_t pid;
+
+	fflush(NULL); /* or a child that exits would print it again */
+	pid = fork();
 
 	assert_true(pid >= 0);
 	if (!pid)
