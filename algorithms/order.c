@@ -51,6 +51,9 @@ static int add_capture(struct strait_order *order, struct strait_capture capture
 static int begin_captured(struct strait_order *order, struct strait_order_call *call)
 {
 	struct strait_capture *capture = find_capture(order, call->capture_id);
+	/* A capturing stream cannot be asked for its id; its handle will do, since it outlives the
+	 * capture. */
+	call->stream_id = (uintptr_t)call->stream;
 	call->first_in_capture = !capture;
 	if (!capture)
 		return strait_trace(STRAIT_GPU(cuStreamWaitEvent, call->stream, order->done,
@@ -62,27 +65,34 @@ static int begin_captured(struct strait_order *order, struct strait_order_call *
 				       &capture->last, 1, CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
 }
 
+static int begin_eager(struct strait_order *order, struct strait_order_call *call)
+{
+	unsigned long long id = 0;
+	int r = STRAIT_GPU(cuStreamGetId, call->stream, &id);
+	if (r)
+		return strait_trace(r);
+	call->stream_id = id;
+	/* Nobody tells us when a graph is launched, so once there may be one the event is always
+	 * waited for. */
+	if (order->n_captures > 0 || (order->has_calls && order->last_stream != call->stream_id))
+		return strait_trace(STRAIT_GPU(cuStreamWaitEvent, call->stream, order->done, 0));
+	return 0;
+}
+
 int strait_order_begin(struct strait_order *order, CUstream stream,
 		       struct strait_order_call *ret_call)
 {
 	struct strait_order_call call = {.stream = stream};
 	CUstreamCaptureStatus status;
-	int r = STRAIT_GPU(cuStreamGetId, stream, (unsigned long long *)&call.stream_id);
-	if (r)
-		return strait_trace(r);
-	r = STRAIT_GPU(cuStreamGetCaptureInfo_, stream, &status, &call.capture_id, &call.graph,
-		       NULL, NULL);
+	int r = STRAIT_GPU(cuStreamGetCaptureInfo_, stream, &status, &call.capture_id, &call.graph,
+			   NULL, NULL);
 	if (r)
 		return strait_trace(r);
 	if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
 		return strait_fail(STRAIT_ERROR_CUDA,
 				   "the stream's capture was invalidated before this call");
 	call.captured = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-	if (call.captured)
-		r = begin_captured(order, &call);
-	else if (order->n_captures > 0 ||
-		 (order->has_calls && order->last_stream != call.stream_id))
-		r = STRAIT_GPU(cuStreamWaitEvent, stream, order->done, 0);
+	r = call.captured ? begin_captured(order, &call) : begin_eager(order, &call);
 	if (r)
 		return strait_trace(r);
 	*ret_call = call;
