@@ -24,8 +24,8 @@ ALLOWED = {
     'shim/': LIBRARY,
     'emulator/': ['emulator/'],
     # The benchmark measures any NCCL-compatible library from outside. It shares only the names of
-    # operations and types, and the table of the driver.
-    'bench/': CONTRACTS + ['bench/', 'algorithms/request.h'],
+    # operations and types, the table of the driver, and, to measure the machine, the primitives of kernels.
+    'bench/': CONTRACTS + ['bench/', 'algorithms/request.h', 'channels/device/platform.cuh'],
     # A unit test sees the inside of what it tests; the other suites use what is exported.
     'tests/': CONTRACTS + ['tests/', 'bench/', 'algorithms/'],
     'tests/unit/': LIBRARY + ['tests/', 'bench/', 'emulator/'],

@@ -11,7 +11,7 @@ import sys
 
 PATTERNS = [
     (r'/wor[k]/|/hom[e]/[a-z]|/roo[t]/', 'a folder of some machine'),
-    (r'(?<![\w.-])/tm[p]/(?!strait-)', 'a folder of some machine'),
+    (r'(?<![\w.-])/tm[p]/(?!strait-|nvidia-)', 'a folder of some machine'),
     (r'\.\./share[d]/|\bdesig[n]\.md|hous[e]-style|nccl-contrac[t]|user-case[s]|emulator-prototyp[e]|mscclpp-ma[p]',
      'a note outside the repository'),
     (r'\(D(?:1[0-3]|[1-9])\)|\bDecision D[0-9]|\bsee D[0-9]|\bcases? [0-9]+(?=[ ,.;)]|$)(?! \.\.\.)', 'the number of a note'),
