@@ -35,17 +35,18 @@ static bool reduces(const struct call *call)
 static int check_pointer(const struct call *call, const void *pointer, const char *argument)
 {
 	CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-				       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
-	unsigned memory = 0;
+				       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+				       CU_POINTER_ATTRIBUTE_IS_MANAGED};
+	unsigned memory = 0, managed = 0;
 	int device = -1;
-	void *values[] = {&memory, &device};
+	void *values[] = {&memory, &device, &managed};
 	CUresult result =
-		strait_gpu->cuPointerGetAttributes(2, names, values, (CUdeviceptr)pointer);
+		strait_gpu->cuPointerGetAttributes(3, names, values, (CUdeviceptr)pointer);
 
 	if (result || !memory)
 		return strait_fail(STRAIT_ERROR_ARGUMENT, "%s : %s %p is not a valid pointer",
 				   strait_operation_name(call->operation), argument, pointer);
-	if (memory == CU_MEMORYTYPE_DEVICE && device != call->comm->ordinal)
+	if (memory == CU_MEMORYTYPE_DEVICE && !managed && device != call->comm->ordinal)
 		return strait_fail(STRAIT_ERROR_ARGUMENT,
 				   "%s : %s allocated on device %d mismatchs with NCCL device %d",
 				   strait_operation_name(call->operation), argument, device,

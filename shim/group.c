@@ -175,42 +175,35 @@ static struct call *next_call(const struct lane *lane, struct call *from)
 	return from < lane->end ? from : NULL;
 }
 
+/* The graph that captures the stream, or NULL. */
 static int capture_of(CUstream stream, CUgraph *ret_graph)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	CUgraph graph = NULL;
-	int r = STRAIT_GPU(cuStreamGetCaptureInfo_, stream, &status, NULL, &graph, NULL, NULL);
+	CUresult result =
+		strait_gpu->cuStreamGetCaptureInfo_(stream, &status, NULL, &graph, NULL, NULL);
 
-	if (r == 0)
-		*ret_graph = status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? graph : NULL;
-	return r;
+	/* The legacy stream while another one captures: not captured itself. */
+	if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+		result = CUDA_SUCCESS;
+	*ret_graph = status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? graph : NULL;
+	return strait_trace(strait_gpu_check(result, "cuStreamGetCaptureInfo"));
 }
 
-static int check_streams(struct lane *lane)
+static int check_captures(const struct lane *lane)
 {
-	struct call *first = next_call(lane, lane->calls);
-	CUgraph graph = NULL, other;
-	int r;
+	CUgraph graph, other;
+	int r = capture_of(lane->calls->request.stream, &graph);
 
-	for (struct call *c = first; c; c = next_call(lane, c + 1)) {
-		if (c->request.stream == first->request.stream)
-			continue;
-		if (!lane->many_streams) {
-			lane->many_streams = true;
-			r = capture_of(first->request.stream, &graph);
-			if (r < 0)
-				return r;
-		}
+	for (struct call *c = lane->calls; r == 0 && c; c = next_call(lane, c + 1)) {
 		r = capture_of(c->request.stream, &other);
-		if (r < 0)
-			return r;
-		if (other != graph)
-			return strait_fail(STRAIT_ERROR_USAGE,
-					   "Streams given to a communicator within a NCCL group "
-					   "must either be all uncaptured or all captured by "
-					   "the same graph.");
+		if (r == 0 && other != graph)
+			r = strait_fail(STRAIT_ERROR_USAGE,
+					"Streams given to a communicator within a NCCL group must "
+					"either be all uncaptured or all captured by the same "
+					"graph.");
 	}
-	return 0;
+	return strait_trace(r);
 }
 
 static int edge(struct ncclComm *comm, CUstream from, CUstream to)
@@ -223,16 +216,13 @@ static int edge(struct ncclComm *comm, CUstream from, CUstream to)
 /* Before: the first stream waits for all. After: all wait for the last. In between the calls are a
  * chain. An edge for each call whose stream is not the one before it; a stream that comes twice
  * gets a second one, which is harmless. */
-static int join_streams(struct lane *lane, bool before)
+static int add_edges(const struct lane *lane, bool before)
 {
 	struct ncclComm *comm = lane->comm;
-	CUstream hub = before ? lane->calls[0].request.stream : lane->last;
+	CUstream hub = before ? lane->calls->request.stream : lane->last;
 	CUstream previous = hub;
-	struct strait_context saved;
-	int r = strait_context_enter(comm->context, &saved);
+	int r = 0;
 
-	if (r < 0)
-		return strait_trace(r);
 	if (!comm->join)
 		r = STRAIT_GPU(cuEventCreate, &comm->join, CU_EVENT_DISABLE_TIMING);
 	for (struct call *c = lane->calls; r == 0 && c; c = next_call(lane, c + 1)) {
@@ -243,36 +233,48 @@ static int join_streams(struct lane *lane, bool before)
 		r = before ? edge(comm, stream, hub) : edge(comm, hub, stream);
 		previous = stream;
 	}
+	return strait_trace(r);
+}
+
+static int join_streams(const struct lane *lane, bool before)
+{
+	struct strait_context saved;
+	int r;
+
+	if (!lane->many_streams)
+		return 0;
+	r = strait_context_enter(lane->comm->context, &saved);
+	if (r < 0)
+		return strait_trace(r);
+	if (before)
+		r = check_captures(lane);
+	if (r == 0)
+		r = add_edges(lane, before);
 	strait_context_leave(&saved);
 	return strait_trace(r);
 }
 
-static int make_lanes(struct group *g, struct lane *lanes, int *ret_n_lanes)
+static int make_lanes(struct group *g, struct lane *lanes)
 {
 	struct call *calls = calls_of(g);
 	int n_lanes = 0;
 
 	for (int i = 0; i < g->n_calls; i++) {
+		CUstream stream = calls[i].request.stream;
 		int l = 0;
 
 		while (l < n_lanes && lanes[l].comm != calls[i].comm)
 			l++;
 		if (l == n_lanes)
-			lanes[n_lanes++] = (struct lane){
-				.comm = calls[i].comm, .calls = &calls[i], .next = &calls[i]};
+			lanes[n_lanes++] = (struct lane){.comm = calls[i].comm,
+							 .calls = &calls[i],
+							 .next = &calls[i],
+							 .last = stream};
+		lanes[l].many_streams |= lanes[l].last != stream;
+		lanes[l].last = stream;
 		lanes[l].end = &calls[i + 1];
-		lanes[l].last = calls[i].request.stream;
 	}
-	*ret_n_lanes = n_lanes;
-	for (int l = 0; l < n_lanes; l++) {
-		int r = check_streams(&lanes[l]);
-
-		if (r == 0 && lanes[l].many_streams)
-			r = join_streams(&lanes[l], true);
-		if (r < 0)
-			return strait_trace(r);
-	}
-	return 0;
+	return n_lanes;
 }
 
 static int issue_turns(struct lane *lanes, int n_lanes)
@@ -297,31 +299,36 @@ static int issue_turns(struct lane *lanes, int n_lanes)
 	return 0;
 }
 
+static int issue_lanes(struct group *g, struct lane *lanes)
+{
+	int n_lanes = make_lanes(g, lanes);
+	int r = 0;
+
+	for (int l = 0; r == 0 && l < n_lanes; l++)
+		r = join_streams(&lanes[l], true);
+	if (r == 0)
+		r = issue_turns(lanes, n_lanes);
+	for (int l = 0; r == 0 && l < n_lanes; l++)
+		r = join_streams(&lanes[l], false);
+	return strait_trace(r);
+}
+
 static int issue_all(struct group *g)
 {
-	struct lane few[8], *lanes = few;
-	int n_lanes = 0;
+	const struct call *first = calls_of(g);
+	struct lane *lanes;
 	int r;
 
 	if (g->n_calls == 0)
 		return 0;
 	if (g->n_calls == 1)
-		return strait_trace(strait_dispatch_issue(
-			calls_of(g)->comm, calls_of(g)->generation, &calls_of(g)->request));
-	if (g->n_calls > 8) {
-		lanes = malloc((size_t)g->n_calls * sizeof(*lanes));
-		if (!lanes)
-			return strait_fail(STRAIT_ERROR_SYSTEM,
-					   "out of memory for the calls of a group");
-	}
-	r = make_lanes(g, lanes, &n_lanes);
-	if (r == 0)
-		r = issue_turns(lanes, n_lanes);
-	for (int l = 0; r == 0 && l < n_lanes; l++)
-		if (lanes[l].many_streams)
-			r = join_streams(&lanes[l], false);
-	if (lanes != few)
-		free(lanes);
+		return strait_trace(
+			strait_dispatch_issue(first->comm, first->generation, &first->request));
+	lanes = malloc((size_t)g->n_calls * sizeof(*lanes));
+	if (!lanes)
+		return strait_fail(STRAIT_ERROR_SYSTEM, "out of memory for the calls of a group");
+	r = issue_lanes(g, lanes);
+	free(lanes);
 	return strait_trace(r);
 }
 

@@ -195,6 +195,8 @@ static void print_at_exit(void)
 	file = fopen(path, "ae");
 	if (!file)
 		return; /* the process is leaving: nobody could act on an error */
+	/* One write, so that the reports of several processes in one file do not mix. */
+	setvbuf(file, NULL, _IOFBF, 1 << 18);
 	strait_report_print(file);
 	fclose(file);
 }

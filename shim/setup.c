@@ -5,6 +5,7 @@
 #include "shim/setup.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "shim/context.h"
@@ -68,6 +69,11 @@ static int run(struct ncclComm *comm)
 
 	if (r == 0) {
 		r = strait_communicator_new(&config, &native);
+		if (r == 0 && atomic_load_explicit(&comm->cancel, memory_order_relaxed)) {
+			native = strait_communicator_free(native);
+			r = strait_fail(STRAIT_ERROR_USAGE,
+					"the communicator was aborted during its set-up");
+		}
 		strait_context_leave(&saved);
 	}
 	if (r > 0)
@@ -98,11 +104,38 @@ static void *run_in_background(void *argument)
 	return NULL;
 }
 
+/* The blocking set-ups of one group. */
+struct strait_setup_batch {
+	struct strait_setup_pending *pending;
+	int n_pending;
+	atomic_int status;  /* of the first one that failed */
+	char message[1024]; /* and its message: those that are given up write later ones */
+};
+
+static void cancel_all(struct strait_setup_pending *pending, int n_pending)
+{
+	for (int i = 0; i < n_pending; i++)
+		atomic_store_explicit(&pending[i].comm->cancel, 1, memory_order_relaxed);
+}
+
+/* Others may be waiting for the one that failed, and no network can tell them. */
+static void give_up(struct strait_setup_batch *batch, int status)
+{
+	int none = 0;
+
+	if (!atomic_compare_exchange_strong(&batch->status, &none, status))
+		return;
+	snprintf(batch->message, sizeof(batch->message), "%s", strait_status_message());
+	cancel_all(batch->pending, batch->n_pending);
+}
+
 static void *run_pending(void *argument)
 {
 	struct strait_setup_pending *pending = argument;
+	int r = run(pending->comm);
 
-	pending->status = run(pending->comm);
+	if (r < 0)
+		give_up(pending->batch, r);
 	return NULL;
 }
 
@@ -150,24 +183,6 @@ int strait_setup_start(struct ncclComm *comm, struct ncclComm **user)
 	return strait_trace(r);
 }
 
-static void cancel_all(struct strait_setup_pending *pending, int n_pending)
-{
-	for (int i = 0; i < n_pending; i++)
-		atomic_store_explicit(&pending[i].comm->cancel, 1, memory_order_relaxed);
-}
-
-static int join_all(struct strait_setup_pending *pending, int n_pending, int status)
-{
-	for (int i = 0; i < n_pending; i++) {
-		if (!pending[i].started)
-			continue;
-		pthread_join(pending[i].thread, NULL);
-		if (status == 0)
-			status = pending[i].status;
-	}
-	return status;
-}
-
 static int start_all_background(struct strait_setup_pending *pending, int n_pending)
 {
 	int status = 0;
@@ -187,30 +202,49 @@ static int start_all_background(struct strait_setup_pending *pending, int n_pend
 	return strait_trace(status);
 }
 
+/* One thread each; returns when all have ended. */
+static int run_batch(struct strait_setup_batch *batch)
+{
+	int status;
+
+	for (int i = 0; i < batch->n_pending; i++) {
+		struct strait_setup_pending *pending = &batch->pending[i];
+		int r;
+
+		pending->batch = batch;
+		r = start_thread(&pending->thread, run_pending, pending);
+		pending->started = r == 0;
+		if (r < 0) {
+			give_up(batch, r);
+			break;
+		}
+	}
+	for (int i = 0; i < batch->n_pending; i++)
+		if (batch->pending[i].started)
+			pthread_join(batch->pending[i].thread, NULL);
+	status = atomic_load(&batch->status);
+	return status ? strait_fail(status, "%s", batch->message) : 0;
+}
+
 int strait_setup_start_all(struct strait_setup_pending *pending, int n_pending)
 {
-	int status = 0;
+	struct strait_setup_batch batch = {.pending = pending, .n_pending = n_pending};
+	int r;
 
-	if (n_pending == 1)
-		return strait_trace(strait_setup_start(pending[0].comm, pending[0].user));
 	if (n_pending == 0)
 		return 0;
+	if (n_pending == 1)
+		return strait_trace(strait_setup_start(pending[0].comm, pending[0].user));
 	if (!pending[0].comm->config.blocking) /* a group does not mix the two */
 		return strait_trace(start_all_background(pending, n_pending));
 
-	for (int i = 0; i < n_pending && status == 0; i++) {
-		status = start_thread(&pending[i].thread, run_pending, &pending[i]);
-		pending[i].started = status == 0;
-	}
-	if (status < 0)
-		cancel_all(pending, n_pending);
-	status = join_all(pending, n_pending, status);
+	r = run_batch(&batch);
 	for (int i = 0; i < n_pending; i++) {
-		if (status < 0)
+		if (r < 0)
 			forget(pending[i].comm, pending[i].user);
-		strait_handle_leave_call(pending[i].comm, status, true);
+		strait_handle_leave_call(pending[i].comm, r, true);
 	}
-	return strait_trace(status);
+	return strait_trace(r);
 }
 
 void strait_setup_drop(struct strait_setup_pending *pending)

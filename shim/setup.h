@@ -27,7 +27,7 @@ struct strait_setup_pending {
 	struct ncclComm **user; /* where the caller has the handle */
 	pthread_t thread;
 	bool started;
-	int status;
+	struct strait_setup_batch *batch; /* those that are given up when this one fails */
 };
 
 /* As strait_setup_start() for all of them; if one fails the others are given up and the first
