@@ -39,27 +39,44 @@ static int create_fixed_id(const char *comm_id, uint8_t ret_id[STRAIT_ID_BYTES])
 	return 0;
 }
 
-int strait_bootstrap_id_create(uint8_t ret_id[STRAIT_ID_BYTES])
+/* The root's socket. A machine without any interface makes no root, and single ranks only. */
+static int listen_for_ranks(struct strait_address *ret_address, int *ret_fd)
 {
 	const struct strait_params *params = strait_params();
+	int r = strait_interface_choose(params->socket_ifname, params->socket_family, ret_address);
+
+	if (!r)
+		r = strait_socket_listen(ret_address, ret_fd, ret_address);
+	if (r && !(params->socket_ifname && *params->socket_ifname)) {
+		strait_info(BOOTSTRAP,
+			    "no network: this unique id is for a communicator of one rank");
+		*ret_address = (struct strait_address){0};
+		*ret_fd = -1;
+		return 0;
+	}
+	return strait_trace(r);
+}
+
+int strait_bootstrap_id_create(uint8_t ret_id[STRAIT_ID_BYTES])
+{
+	const char *comm_id = strait_params()->comm_id;
 	struct strait_address address;
 	uint8_t nonce[STRAIT_NONCE_BYTES];
 	char text[STRAIT_ADDRESS_TEXT];
 	int fd, r;
 
-	if (params->comm_id && *params->comm_id)
-		return strait_trace(create_fixed_id(params->comm_id, ret_id));
+	if (comm_id && *comm_id)
+		return strait_trace(create_fixed_id(comm_id, ret_id));
 	r = strait_random_bytes(nonce, sizeof(nonce));
 	if (!r)
-		r = strait_interface_choose(params->socket_ifname, params->socket_family, &address);
-	if (!r)
-		r = strait_socket_listen(&address, &fd, &address);
-	if (!r)
+		r = listen_for_ranks(&address, &fd);
+	if (!r && fd >= 0)
 		r = strait_bootstrap_root_start(fd, nonce, true);
 	if (r)
 		return strait_trace(r);
-	strait_info(BOOTSTRAP, "root listens at %s", strait_address_text(&address, text));
-	strait_unique_id_write(&address, nonce, 0, ret_id);
+	if (fd >= 0)
+		strait_info(BOOTSTRAP, "root listens at %s", strait_address_text(&address, text));
+	strait_unique_id_write(&address, nonce, fd < 0 ? STRAIT_ID_NO_ROOT : 0, ret_id);
 	return 0;
 }
 

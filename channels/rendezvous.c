@@ -249,6 +249,33 @@ static int connect_neighbours(struct joining *j)
 						 "the bootstrap root"));
 }
 
+static int meet(struct joining *j)
+{
+	int r = 0;
+
+	if (j->id.flags & STRAIT_ID_NO_ROOT)
+		return strait_fail(STRAIT_ERROR_SYSTEM,
+				   "the process that made the unique id has no network interface");
+	if ((j->id.flags & STRAIT_ID_FIXED_ADDRESS) && j->bootstrap->rank == 0)
+		r = start_fixed_root(j);
+	if (!r)
+		r = connect_to_root(j);
+	if (!r)
+		r = listen_for_peers(j);
+	if (!r)
+		r = join_root(j);
+	if (!r)
+		r = connect_neighbours(j);
+	return strait_trace(r);
+}
+
+/* One rank needs nobody; it only lets the root know that it may end. */
+static void release_root(struct joining *j)
+{
+	if (j->id.flags & (STRAIT_ID_NO_ROOT | STRAIT_ID_FIXED_ADDRESS) || meet(j))
+		strait_info(BOOTSTRAP, "a single rank goes on without a root");
+}
+
 int strait_rendezvous(struct strait_bootstrap *bootstrap, const uint8_t id[STRAIT_ID_BYTES])
 {
 	struct joining *j = calloc(1, sizeof(*j));
@@ -260,16 +287,10 @@ int strait_rendezvous(struct strait_bootstrap *bootstrap, const uint8_t id[STRAI
 	j->root_fd = -1;
 	bootstrap->n_links = strait_bootstrap_n_links(bootstrap->n_ranks);
 	r = strait_unique_id_read(id, &j->id);
-	if (!r && (j->id.flags & STRAIT_ID_FIXED_ADDRESS) && bootstrap->rank == 0)
-		r = start_fixed_root(j);
-	if (!r)
-		r = connect_to_root(j);
-	if (!r)
-		r = listen_for_peers(j);
-	if (!r)
-		r = join_root(j);
-	if (!r)
-		r = connect_neighbours(j);
+	if (!r && bootstrap->n_ranks == 1)
+		release_root(j);
+	else if (!r)
+		r = meet(j);
 	strait_socket_close_softly(j->root_fd);
 	strait_lobby_free(j->lobby);
 	free(j);

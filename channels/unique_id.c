@@ -79,7 +79,7 @@ int strait_unique_id_read(const uint8_t id[STRAIT_ID_BYTES], struct strait_uniqu
 				   ours.version, ID_VERSION);
 	if (ours.checksum !=
 		    strait_hash_bytes(&ours, offsetof(struct strait_unique_id, checksum)) ||
-	    (ours.root.family != 4 && ours.root.family != 6))
+	    (ours.root.family != 4 && ours.root.family != 6 && !(ours.flags & STRAIT_ID_NO_ROOT)))
 		return strait_fail(STRAIT_ERROR_ARGUMENT,
 				   "the unique id is damaged (check sum): all %d bytes must be "
 				   "copied to the ranks",

@@ -11,6 +11,8 @@ enum {
 	/* The id comes from NCCL_COMM_ID alone: every process makes the same, and rank 0 runs the
 	   root. */
 	STRAIT_ID_FIXED_ADDRESS = 1,
+	/* Its process has no network at all: good for a single rank. */
+	STRAIT_ID_NO_ROOT = 2,
 };
 
 struct strait_unique_id {
