@@ -16,7 +16,7 @@
 #undef __GLIBC_USE_C23_STRTOL
 #define __GLIBC_USE_C23_STRTOL 0
 
-#if defined(__x86_64__) && !defined(__ASSEMBLER__)
+#if defined(__x86_64__)
 #define STRAIT_BIND(name) __asm__(".symver " #name "," #name "@GLIBC_2.2.5")
 STRAIT_BIND(dlerror);
 STRAIT_BIND(dlopen);

@@ -29,6 +29,7 @@ ALLOWED = {
     # A unit test sees the inside of what it tests; the other suites use what is exported.
     'tests/': CONTRACTS + ['tests/', 'bench/', 'algorithms/'],
     'tests/unit/': LIBRARY + ['tests/', 'bench/', 'emulator/'],
+    'tests/abi/': ['tests/', 'shim/nccl_abi.h', 'algorithms/request.h'],
     'tests/emulator/': ['tests/', 'emulator/'],
 }
 SUFFIXES = ('.c', '.h', '.cu', '.cuh', '.cpp', '.S', '.def')
