@@ -111,7 +111,7 @@ static void take_end(struct crew *crew, struct child *child, int status)
 
 static void reap(struct crew *crew)
 {
-	for (int i = 0; i < crew->n && !crew->failed; i++) {
+	for (int i = 0; i < crew->n; i++) {
 		struct child *child = &crew->children[i];
 		int status;
 
@@ -140,6 +140,18 @@ static void look_for_progress(struct crew *crew)
 	crew->failed = true;
 }
 
+/* A rank that lost a dead one may be seen to end before it: let both be told. */
+static void wait_for_others(struct crew *crew, const sigset_t *signals)
+{
+	struct timespec turn = {.tv_nsec = 20000000};
+	double end = now_s() + 0.5;
+
+	while (crew->n_alive > 0 && now_s() < end) {
+		sigtimedwait(signals, NULL, &turn);
+		reap(crew);
+	}
+}
+
 /* Returns the exit status: 0, 1, or 128 + the signal that ended the run. */
 static int watch(struct crew *crew, const sigset_t *signals)
 {
@@ -156,6 +168,8 @@ static int watch(struct crew *crew, const sigset_t *signals)
 		if (!crew->failed && crew->n_alive > 0)
 			look_for_progress(crew);
 	}
+	if (crew->failed)
+		wait_for_others(crew, signals);
 	kill_all(crew);
 	if (stopped_by)
 		return 128 + stopped_by;

@@ -26,7 +26,7 @@ struct option_row {
 };
 
 #define AT(field) offsetof(struct bench_options, field)
-#define LARGE (INT64_MAX / 2)
+#define LARGE (1LL << 50)
 
 static const struct option_row rows[] = {
 	{0, "What is measured", NULL, HEADING, 0, 0, 0, NULL},
@@ -321,8 +321,8 @@ static int complain(const struct option_row *row, const char *text)
 {
 	fprintf(stderr, "strait-bench: --%s %s: ", row->name, text);
 	if (row->kind == SIZE || row->kind == INTEGER || row->kind == SWITCH)
-		fprintf(stderr, "%s from %" PRId64 " on is wanted\n",
-			row->kind == SIZE ? "a size" : "a number", row->minimum);
+		fprintf(stderr, "%s from %" PRId64 " to %" PRId64 " is wanted\n",
+			row->kind == SIZE ? "a size" : "a number", row->minimum, row->maximum);
 	else
 		fprintf(stderr, "not known; see --help\n");
 	return 2;

@@ -98,11 +98,12 @@ static void measure_size(struct walk *walk, struct bench_point point)
 			point.in_place = in_place;
 			point.library = l;
 			if (walk->member->thread == 0)
-				bench_board_say(
-					run->board, "%s, type %d, reduction %d, count %zu, %s, %s",
-					run->options->operation->name, point.type, point.reduction,
-					point.count, in_place ? "in place" : "out of place",
-					l ? "--vs" : "--lib");
+				bench_board_say(run->board, "%s, %s %s, count %zu, %s, %s",
+						run->options->operation->name,
+						strait_reference_type_name(point.type),
+						strait_reference_reduction_name(point.reduction),
+						point.count, in_place ? "in place" : "out of place",
+						l ? "--vs" : "--lib");
 			measure_half(walk, &point, &lines[l][in_place]);
 		}
 	for (int l = 0; walk->output && l < run->n_libraries; l++)
