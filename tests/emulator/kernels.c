@@ -250,3 +250,7 @@ KERNEL(block_index)
 	unsigned block = (b.z * g.y + b.y) * g.x + b.x, thread = (t.z * d.y + t.y) * d.x + t.x;
 	store4(a->out, (uint64_t)block * d.x * d.y * d.z + thread, block * 1000 + thread);
 }
+
+/* As the real host kernels say which image they belong to. */
+extern const char strait_build_id_0123456789abcdef;
+const char strait_build_id_0123456789abcdef = 1;
