@@ -60,7 +60,7 @@ static int init(struct ncclComm **user, const struct strait_setup_request *reque
 	}
 	/* Before the set-up: another thread may abort it, and in a group the caller has the handle
 	 * at once. */
-	*user = comm;
+	__atomic_store_n(user, comm, __ATOMIC_RELEASE);
 	r = strait_group_setup(comm, user);
 	return r < 0 ? strait_trace(r) : r;
 }

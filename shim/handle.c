@@ -72,20 +72,26 @@ int strait_handle_new(struct ncclComm **ret_comm)
 	comm->join = NULL;
 	strait_operators_init(&comm->operators);
 	memset(&comm->config, 0, sizeof(comm->config));
-	comm->magic_start = MAGIC_START;
-	comm->magic_end = MAGIC_END;
+	atomic_store_explicit(&comm->magic_end, MAGIC_END, memory_order_relaxed);
+	/* pairs with the acquire in strait_handle_check() */
+	atomic_store_explicit(&comm->magic_start, MAGIC_START, memory_order_release);
 	*ret_comm = comm;
 	return 0;
 }
 
 int strait_handle_check(const struct ncclComm *comm, const char *function, const char *argument)
 {
+	uint64_t start;
+
 	if (!comm)
 		return strait_fail(STRAIT_ERROR_ARGUMENT, "%s : %s argument is NULL", function,
 				   argument);
-	if (comm->magic_start == MAGIC_START && comm->magic_end == MAGIC_END)
+	/* pairs with the releases in strait_handle_new() and strait_handle_free() */
+	start = atomic_load_explicit(&comm->magic_start, memory_order_acquire);
+	if (start == MAGIC_START &&
+	    atomic_load_explicit(&comm->magic_end, memory_order_relaxed) == MAGIC_END)
 		return 0;
-	if (comm->magic_start == MAGIC_FREED)
+	if (start == MAGIC_FREED)
 		return strait_fail(STRAIT_ERROR_ARGUMENT, "comm %p has already been destroyed",
 				   (const void *)comm);
 	return strait_fail(STRAIT_ERROR_ARGUMENT, "Error: corrupted comm object detected");
@@ -173,7 +179,8 @@ bool strait_handle_claim(struct ncclComm *comm, bool abort)
 	if (abort)
 		abort_native(comm);
 	pthread_mutex_lock(&comm->lock);
-	ours = !comm->claimed && comm->magic_start == MAGIC_START;
+	ours = !comm->claimed &&
+	       atomic_load_explicit(&comm->magic_start, memory_order_relaxed) == MAGIC_START;
 	if (ours) {
 		comm->claimed = true;
 		/* No limit: the set-up looks at `cancel` wherever it waits, and Destroy is refused
@@ -197,8 +204,9 @@ void strait_handle_free(struct ncclComm *comm)
 	/* Under the lock, so that a call that is being put on a stream ends first and later ones
 	 * see the magic. */
 	pthread_mutex_lock(&comm->lock);
-	comm->magic_start = MAGIC_FREED;
-	comm->magic_end = 0;
+	/* pairs with the acquire in strait_handle_check() */
+	atomic_store_explicit(&comm->magic_start, MAGIC_FREED, memory_order_release);
+	atomic_store_explicit(&comm->magic_end, 0, memory_order_relaxed);
 	native = atomic_exchange(&comm->native, NULL);
 	pthread_mutex_unlock(&comm->lock);
 	/* Bounded: a reader is between two of its own instructions. */

@@ -21,7 +21,8 @@
 #include <stdint.h>
 
 struct ncclComm {
-	uint64_t magic_start;
+	_Atomic uint64_t magic_start; /* atomic: a stale handle is looked at while another thread
+					 reuses it */
 	uint64_t generation; /* of this piece of memory: tells a queued call from the next user's */
 	atomic_int state;    /* ncclResult_t: in progress, ready (0), or how the set-up failed */
 	atomic_int n_readers; /* threads that look at `native` without the lock */
@@ -47,7 +48,7 @@ struct ncclComm {
 	CUevent join; /* for groups over several streams; made at first use outside capture */
 
 	struct ncclComm *next_free;
-	uint64_t magic_end;
+	_Atomic uint64_t magic_end;
 };
 
 /* A handle in progress, with in_call set. STRAIT_ERROR_SYSTEM when out of memory. */

@@ -88,11 +88,11 @@ static int run(struct ncclComm *comm)
 	return strait_trace(r);
 }
 
+/* Atomically, since another thread may be looking for a handle to abort. */
 static void forget(struct ncclComm *comm, struct ncclComm **user)
 {
-	/* A thread that aborts holds the same pointer and may have replaced it. */
-	if (*user == comm)
-		*user = NULL;
+	/* That thread may have put another one there. */
+	__atomic_compare_exchange_n(user, &comm, NULL, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 static void *run_in_background(void *argument)

@@ -328,7 +328,7 @@ static void test_abort_ends_a_blocking_set_up_on_another_thread(void **state)
 	assert_int_equal(ncclGetUniqueId(&creation.id), 0);
 	assert_int_equal(pthread_create(&thread, NULL, create, &creation), 0);
 	wait_for(&fake.n_waiting_new, 1);
-	assert_int_equal(ncclCommAbort(creation.comm), 0);
+	assert_int_equal(ncclCommAbort(__atomic_load_n(&creation.comm, __ATOMIC_ACQUIRE)), 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_int_not_equal(creation.result, 0);
 	assert_null(creation.comm);
