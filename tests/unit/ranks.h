@@ -101,6 +101,46 @@ static inline int wait_exit(pid_t pid)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/*
+ * An id from a process of its own, which lives until end_maker(). A process that forks ranks must
+ * not run a root itself when they start threads: ThreadSanitizer cannot follow threads of a child
+ * whose parent had some. Ranks that are forked later hold the pipe too, so they have to end first.
+ */
+struct maker {
+	pid_t pid;
+	int end_fd;
+};
+
+static inline struct maker start_maker(uint8_t ret_id[STRAIT_ID_BYTES])
+{
+	struct maker maker;
+	int id_pipe[2], end_pipe[2];
+
+	if (pipe(id_pipe) || pipe(end_pipe))
+		abort();
+	maker.pid = fork();
+	if (!maker.pid) {
+		close(end_pipe[1]);
+		if (strait_bootstrap_id_create(ret_id) ||
+		    write(id_pipe[1], ret_id, STRAIT_ID_BYTES) != STRAIT_ID_BYTES)
+			_exit(1);
+		_exit(read(end_pipe[0], ret_id, 1) != 0);
+	}
+	close(id_pipe[1]);
+	close(end_pipe[0]);
+	if (read(id_pipe[0], ret_id, STRAIT_ID_BYTES) != STRAIT_ID_BYTES)
+		abort();
+	close(id_pipe[0]);
+	maker.end_fd = end_pipe[1];
+	return maker;
+}
+
+static inline int end_maker(struct maker maker)
+{
+	close(maker.end_fd);
+	return wait_exit(maker.pid);
+}
+
 static inline int count_entries(const char *path, const char *link_prefix)
 {
 	DIR *dir = opendir(path);
@@ -135,6 +175,21 @@ static inline int count_sockets(void)
 static inline int count_threads(void)
 {
 	return count_entries("/proc/self/task", NULL);
+}
+
+static inline void *do_nothing(void *unused)
+{
+	return unused;
+}
+
+/* Before any other thread was made. Sanitizers have one of their own, from the first on. */
+static inline int count_threads_at_rest(void)
+{
+	pthread_t first;
+
+	pthread_create(&first, NULL, do_nothing, NULL);
+	pthread_join(first, NULL);
+	return count_threads();
 }
 
 /* Looks again and again, for at most `limit_ms`. */

@@ -12,6 +12,7 @@ enum { N = 8, NOBODY = 100, BROKEN = 101 };
 static int ready[2]; /* pipe: one byte from each rank that watches */
 static int hold[2];  /* pipe: ends for its readers when the test is over */
 static uint8_t id[STRAIT_ID_BYTES];
+static struct maker maker;
 static pid_t pids[N];
 
 static struct strait_bootstrap *join_and_watch(int rank, int n)
@@ -46,7 +47,7 @@ static void start_ranks(int special, int (*body)(const uint8_t *, int, int))
 {
 	char unused;
 
-	assert_int_equal(strait_bootstrap_id_create(id), 0);
+	maker = start_maker(id);
 	assert_int_equal(pipe(ready), 0);
 	assert_int_equal(pipe(hold), 0);
 	for (int i = 0; i < N; i++)
@@ -55,29 +56,56 @@ static void start_ranks(int special, int (*body)(const uint8_t *, int, int))
 		assert_int_equal(read(ready[0], &unused, 1), 1);
 }
 
-/* All but `first` and `second` end, having lost `lost`, within `limit_ms`. */
-static void expect_loss(int lost, int first, int second, int limit_ms)
+static int reap(int rank)
+{
+	int status = wait_exit(pids[rank]);
+
+	pids[rank] = 0;
+	return status;
+}
+
+/* Ends what a failed test has left, too. */
+static int end_processes(void **state)
+{
+	for (int i = 0; i < N; i++) {
+		if (!pids[i])
+			continue;
+		kill(pids[i], SIGKILL);
+		reap(i);
+	}
+	kill(maker.pid, SIGKILL);
+	end_maker(maker);
+	close(hold[0]);
+	close(hold[1]);
+	close(ready[0]);
+	close(ready[1]);
+	return 0;
+}
+
+/* All that still run end within `limit_ms`, having lost `lost`; but not `other`. */
+static void expect_loss(int lost, int other, int limit_ms)
 {
 	int64_t begin_ns = strait_now_ns();
 	int wrong = 0;
 
 	for (int i = 0; i < N; i++)
-		if (i != first && i != second)
-			wrong += wait_exit(pids[i]) != lost;
+		if (pids[i] && i != other)
+			wrong += reap(i) != lost;
 	assert_int_equal(wrong, 0);
 	assert_true(strait_now_ns() - begin_ns < limit_ms * INT64_C(1000000));
-	for (int i = 0; i < 2; i++) {
-		close(ready[i]);
-		close(hold[i]);
-	}
+}
+
+static void kill_rank(int rank)
+{
+	kill(pids[rank], SIGKILL);
+	reap(rank);
 }
 
 static void test_killed_rank_is_noticed_by_all_within_5_s(void **state)
 {
 	start_ranks(-1, NULL);
-	kill(pids[3], SIGKILL);
-	wait_exit(pids[3]);
-	expect_loss(3, 3, 3, 5000);
+	kill_rank(3);
+	expect_loss(3, -1, 5000);
 }
 
 static int leave_well(const uint8_t *unused, int rank, int n)
@@ -105,10 +133,9 @@ static int exit_badly(const uint8_t *unused, int rank, int n)
 static void expect_no_loss_of_2(int (*body)(const uint8_t *, int, int))
 {
 	start_ranks(2, body);
-	assert_int_equal(wait_exit(pids[2]), 0);
-	kill(pids[7], SIGKILL);
-	wait_exit(pids[7]);
-	expect_loss(7, 2, 7, 5000);
+	assert_int_equal(reap(2), 0);
+	kill_rank(7);
+	expect_loss(7, -1, 5000);
 }
 
 static void test_rank_that_says_goodbye_is_not_lost(void **state)
@@ -124,8 +151,8 @@ static void test_process_that_exits_with_0_is_not_lost(void **state)
 static void test_process_that_exits_with_a_failure_is_lost(void **state)
 {
 	start_ranks(2, exit_badly);
-	assert_int_equal(wait_exit(pids[2]), 1);
-	expect_loss(2, 2, 2, 5000);
+	assert_int_equal(reap(2), 1);
+	expect_loss(2, -1, 5000);
 }
 
 /* A data worker that outlives its rank. */
@@ -145,9 +172,8 @@ static void test_killed_rank_is_noticed_though_its_forked_child_lives(void **sta
 
 	start_ranks(5, fork_and_wait);
 	assert_int_equal(read(ready[0], &unused, 1), 1);
-	kill(pids[5], SIGKILL);
-	wait_exit(pids[5]);
-	expect_loss(5, 5, 5, 5000);
+	kill_rank(5);
+	expect_loss(5, -1, 5000);
 }
 
 /* A child that exits has none of its parent's connections to say goodbye on. */
@@ -167,18 +193,15 @@ static void test_forked_child_that_exits_says_no_goodbye(void **state)
 
 	start_ranks(5, fork_and_let_exit);
 	assert_int_equal(read(ready[0], &unused, 1), 1);
-	kill(pids[5], SIGKILL);
-	wait_exit(pids[5]);
-	expect_loss(5, 5, 5, 5000);
+	kill_rank(5);
+	expect_loss(5, -1, 5000);
 }
 
 static void test_stopped_process_is_lost_after_10_s_of_silence(void **state)
 {
 	start_ranks(-1, NULL);
 	kill(pids[1], SIGSTOP);
-	expect_loss(1, 1, 1, 16000);
-	kill(pids[1], SIGKILL);
-	wait_exit(pids[1]);
+	expect_loss(1, 1, 16000);
 }
 
 /* ---- one process ---- */
@@ -202,7 +225,7 @@ static void watch_together(struct rank *rank)
 
 static void test_all_bootstraps_share_one_thread_that_ends_with_the_last(void **state)
 {
-	int before = count_threads(), files = count_files();
+	int before = count_threads_at_rest(), files = count_files();
 	struct shared shared;
 
 	assert_int_equal(pthread_barrier_init(&shared.all, NULL, 16), 0);
@@ -216,14 +239,15 @@ static void test_all_bootstraps_share_one_thread_that_ends_with_the_last(void **
 
 int main(void)
 {
+#define CASE(name) cmocka_unit_test_teardown(name, end_processes)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_killed_rank_is_noticed_by_all_within_5_s),
-		cmocka_unit_test(test_rank_that_says_goodbye_is_not_lost),
-		cmocka_unit_test(test_process_that_exits_with_0_is_not_lost),
-		cmocka_unit_test(test_process_that_exits_with_a_failure_is_lost),
-		cmocka_unit_test(test_killed_rank_is_noticed_though_its_forked_child_lives),
-		cmocka_unit_test(test_forked_child_that_exits_says_no_goodbye),
-		cmocka_unit_test(test_stopped_process_is_lost_after_10_s_of_silence),
+		CASE(test_killed_rank_is_noticed_by_all_within_5_s),
+		CASE(test_rank_that_says_goodbye_is_not_lost),
+		CASE(test_process_that_exits_with_0_is_not_lost),
+		CASE(test_process_that_exits_with_a_failure_is_lost),
+		CASE(test_killed_rank_is_noticed_though_its_forked_child_lives),
+		CASE(test_forked_child_that_exits_says_no_goodbye),
+		CASE(test_stopped_process_is_lost_after_10_s_of_silence),
 		cmocka_unit_test(test_all_bootstraps_share_one_thread_that_ends_with_the_last),
 	};
 
