@@ -6,26 +6,28 @@
 #include "shim/dispatch.h"
 
 #include "shim/report.h"
+#include "strait/log.h"
 #include "strait/status.h"
 
 struct operation {
-	const char *name;
+	const char *name, *function;
 	int collective; /* enum strait_collective, or -1: no native path */
 };
 
 static const struct operation operations[STRAIT_N_OPERATIONS] = {
-	[STRAIT_OPERATION_ALLREDUCE] = {"AllReduce", STRAIT_ALLREDUCE},
-	[STRAIT_OPERATION_REDUCE] = {"Reduce", -1},
-	[STRAIT_OPERATION_BROADCAST] = {"Broadcast", -1},
-	[STRAIT_OPERATION_REDUCE_SCATTER] = {"ReduceScatter", -1},
-	[STRAIT_OPERATION_ALLGATHER] = {"AllGather", -1},
-	[STRAIT_OPERATION_ALLTOALL] = {"AlltoAll", -1},
-	[STRAIT_OPERATION_GATHER] = {"Gather", -1},
-	[STRAIT_OPERATION_SCATTER] = {"Scatter", -1},
-	[STRAIT_OPERATION_SEND] = {"Send", -1},
-	[STRAIT_OPERATION_RECV] = {"Recv", -1},
+	[STRAIT_OPERATION_ALLREDUCE] = {"AllReduce", "ncclAllReduce", STRAIT_ALLREDUCE},
+	[STRAIT_OPERATION_REDUCE] = {"Reduce", "ncclReduce", -1},
+	[STRAIT_OPERATION_BROADCAST] = {"Broadcast", "ncclBroadcast", -1},
+	[STRAIT_OPERATION_REDUCE_SCATTER] = {"ReduceScatter", "ncclReduceScatter", -1},
+	[STRAIT_OPERATION_ALLGATHER] = {"AllGather", "ncclAllGather", -1},
+	[STRAIT_OPERATION_ALLTOALL] = {"AlltoAll", "ncclAlltoAll", -1},
+	[STRAIT_OPERATION_GATHER] = {"Gather", "ncclGather", -1},
+	[STRAIT_OPERATION_SCATTER] = {"Scatter", "ncclScatter", -1},
+	[STRAIT_OPERATION_SEND] = {"Send", "ncclSend", -1},
+	[STRAIT_OPERATION_RECV] = {"Recv", "ncclRecv", -1},
 };
 
+static const char REFUSED[] = "refused: no native path, no real NCCL";
 static const char NATIVE_NOW[] =
 	"native are set-up, groups, ncclAllReduce, PreMulSum operators and ncclMemAlloc";
 
@@ -42,20 +44,31 @@ const char *strait_operation_name(enum strait_operation operation)
 	return operations[operation].name;
 }
 
+/* Every refusal has its message; the log gets the first of each kind. */
+static int refuse(const char *function, atomic_bool *warned)
+{
+	int r = strait_fail(
+		STRAIT_ERROR_USAGE,
+		"%s: Strait has no native path for it and no real NCCL to pass it to (%s)",
+		function, NATIVE_NOW);
+
+	if (!atomic_exchange_explicit(warned, true, memory_order_relaxed))
+		strait_warn(COLL, "%s", strait_status_message());
+	return r;
+}
+
 int strait_dispatch_route(enum strait_operation operation, uint64_t bytes,
 			  enum strait_collective *ret_collective)
 {
+	static atomic_bool warned[STRAIT_N_OPERATIONS];
 	const struct operation *row = &operations[operation];
 
 	if (row->collective >= 0) {
 		*ret_collective = (enum strait_collective)row->collective;
 		return 0;
 	}
-	strait_report_count(row->name, bytes, "refused: no native path, no real NCCL");
-	return strait_fail(
-		STRAIT_ERROR_USAGE,
-		"nccl%s: Strait has no native path for it and no real NCCL to pass it to (%s)",
-		row->name, NATIVE_NOW);
+	strait_report_count(row->name, bytes, REFUSED);
+	return refuse(row->function, &warned[operation]);
 }
 
 int strait_dispatch_issue(struct ncclComm *comm, uint64_t generation,
@@ -82,9 +95,8 @@ int strait_dispatch_issue(struct ncclComm *comm, uint64_t generation,
 
 int strait_dispatch_unsupported(const char *function)
 {
-	strait_report_count(function, 0, "refused: no native path, no real NCCL");
-	return strait_fail(
-		STRAIT_ERROR_USAGE,
-		"%s: Strait has no native path for it and no real NCCL to pass it to (%s)",
-		function, NATIVE_NOW);
+	static atomic_bool warned;
+
+	strait_report_count(function, 0, REFUSED);
+	return refuse(function, &warned);
 }

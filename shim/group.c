@@ -32,9 +32,9 @@ struct group {
 	enum blocking blocking;
 	int n_calls, calls_room; /* room 0: in `few` */
 	struct call *many;
-	struct call few[INLINE_CALLS];
 	int n_setups, setups_room;
 	struct strait_setup_pending *setups;
+	struct call few[INLINE_CALLS]; /* last, and only the first n_calls mean anything */
 };
 
 static __thread struct group group;
@@ -44,16 +44,21 @@ static struct call *calls_of(struct group *g)
 	return g->calls_room ? g->many : g->few;
 }
 
+/* Takes the group off its thread, which is clean from then on whatever happens to the group. */
+static void take(struct group *ret_group)
+{
+	size_t header = offsetof(struct group, few);
+	size_t calls = group.calls_room ? 0 : (size_t)group.n_calls * sizeof(group.few[0]);
+
+	memcpy(ret_group, &group, header + calls);
+	memset(&group, 0, header);
+}
+
 /* Nothing is kept between groups: a thread that ends leaves no memory behind. */
-static void reset(struct group *g)
+static void give_back(struct group *g)
 {
 	free(g->many);
 	free(g->setups);
-	g->many = NULL;
-	g->setups = NULL;
-	g->n_calls = g->calls_room = g->n_setups = g->setups_room = 0;
-	g->error = 0;
-	g->blocking = UNDECIDED;
 }
 
 void strait_group_start(void)
@@ -352,9 +357,7 @@ int strait_group_end(void)
 
 	if (r)
 		return r < 0 ? strait_trace(r) : 0;
-	/* Taken off the thread first: it is clean whatever happens below. */
-	taken = group;
-	memset(&group, 0, sizeof(group));
+	take(&taken);
 	r = taken.error;
 	if (r < 0) {
 		drop_setups(&taken);
@@ -367,22 +370,24 @@ int strait_group_end(void)
 		if (r == 0)
 			r = in_progress;
 	}
-	reset(&taken);
+	give_back(&taken);
 	return r < 0 ? strait_trace(r) : r;
 }
 
 int strait_group_simulate_end(struct strait_nccl_sim_info *info)
 {
+	struct group taken;
 	int r = close_level();
 
 	if (r)
 		return r < 0 ? strait_trace(r) : 0;
-	r = group.error;
+	take(&taken);
+	r = taken.error;
 	if (r == 0 && info && info->magic != STRAIT_NCCL_SIM_INFO_MAGIC)
 		r = strait_fail(
 			STRAIT_ERROR_ARGUMENT,
 			"ncclSimInfo_t argument not initialized via NCCL_SIM_INFO_INITIALIZER");
-	drop_setups(&group);
-	reset(&group);
+	drop_setups(&taken);
+	give_back(&taken);
 	return strait_trace(r);
 }
