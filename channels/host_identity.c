@@ -54,8 +54,8 @@ uint64_t strait_host_hash(void)
 			    "(STRAIT_HOSTID overrides)");
 		return strait_process_hash();
 	}
-	/* Two containers of one host share memory only through one mount. (stat itself got a new symbol
-	 * version in glibc 2.33.) */
+	/* Two containers of one host share memory only through one mount. (stat itself got a new
+	 * symbol version in glibc 2.33.) */
 	if (!statx(AT_FDCWD, "/dev/shm", 0, STATX_BASIC_STATS, &shm))
 		here.shared_memory = (uint64_t)shm.stx_dev_major << 32 | shm.stx_dev_minor;
 	return never_zero(strait_hash_bytes(&here, sizeof(here)));
