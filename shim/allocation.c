@@ -18,6 +18,9 @@ struct allocation {
 	CUdeviceptr address;
 	size_t bytes;
 	CUcontext context;
+	CUdevice device;
+	bool plain;    /* from cuMemAlloc */
+	bool retained; /* the primary context, for the life of the memory */
 };
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -63,9 +66,9 @@ static int set_access(CUdeviceptr address, size_t bytes, CUdevice owner)
 }
 
 /* The handle is released as soon as the mapping holds the memory. */
-static int map_new(struct allocation *allocation, CUdevice device)
+static int map_new(struct allocation *allocation)
 {
-	CUmemAllocationProp properties = properties_for(device);
+	CUmemAllocationProp properties = properties_for(allocation->device);
 	CUmemGenericAllocationHandle handle;
 	size_t granularity = 0;
 	int r = STRAIT_GPU(cuMemGetAllocationGranularity, &granularity, &properties,
@@ -85,7 +88,7 @@ static int map_new(struct allocation *allocation, CUdevice device)
 	if (r == 0) {
 		r = STRAIT_GPU(cuMemMap, allocation->address, allocation->bytes, 0, handle, 0);
 		if (r == 0) {
-			r = set_access(allocation->address, allocation->bytes, device);
+			r = set_access(allocation->address, allocation->bytes, allocation->device);
 			if (r < 0)
 				strait_gpu->cuMemUnmap(allocation->address, allocation->bytes);
 		}
@@ -96,28 +99,43 @@ static int map_new(struct allocation *allocation, CUdevice device)
 	return strait_trace(r);
 }
 
+/* False only where the driver says so. */
+static bool has(CUdevice_attribute attribute, CUdevice device)
+{
+	int value = 0;
+
+	return strait_gpu->cuDeviceGetAttribute(&value, attribute, device) != CUDA_SUCCESS || value;
+}
+
 static int new_in_context(struct allocation *allocation)
 {
-	CUdevice device;
-	int ordinal, r;
-	bool retained;
 	struct strait_context saved;
+	int r = strait_context_enter(allocation->context, &saved);
 
-	/* A primary context that is retained here stays: the memory lives in it. */
-	r = strait_context_current(&allocation->context, &device, &ordinal, &retained);
-	if (r == 0)
-		r = strait_context_enter(allocation->context, &saved);
 	if (r < 0)
 		return strait_trace(r);
-	r = map_new(allocation, device);
+	if (has(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, allocation->device) &&
+	    has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+		allocation->device)) {
+		r = map_new(allocation);
+	} else { /* as NCCL does */
+		allocation->plain = true;
+		r = STRAIT_GPU(cuMemAlloc, &allocation->address, allocation->bytes);
+	}
 	strait_context_leave(&saved);
 	return strait_trace(r);
+}
+
+static void release_context(const struct allocation *allocation)
+{
+	if (allocation->retained)
+		strait_gpu->cuDevicePrimaryCtxRelease(allocation->device);
 }
 
 int strait_allocation_new(size_t bytes, void **ret_pointer)
 {
 	struct allocation *allocation;
-	int r;
+	int ordinal, r;
 
 	if (bytes == 0) {
 		*ret_pointer = NULL;
@@ -127,8 +145,12 @@ int strait_allocation_new(size_t bytes, void **ret_pointer)
 	if (!allocation)
 		return strait_fail(STRAIT_ERROR_SYSTEM, "out of memory");
 	*allocation = (struct allocation){.bytes = bytes};
-	r = new_in_context(allocation);
+	r = strait_context_current(&allocation->context, &allocation->device, &ordinal,
+				   &allocation->retained);
+	if (r == 0)
+		r = new_in_context(allocation);
 	if (r < 0) {
+		release_context(allocation);
 		free(allocation);
 		return strait_trace(r);
 	}
@@ -155,6 +177,18 @@ static struct allocation *take(CUdeviceptr address)
 	return found;
 }
 
+/* As cudaFree does it: nothing on the device may still use the memory. */
+static int unmap(const struct allocation *allocation)
+{
+	int r = STRAIT_GPU(cuCtxSynchronize);
+
+	if (r == 0)
+		r = STRAIT_GPU(cuMemUnmap, allocation->address, allocation->bytes);
+	if (r == 0)
+		r = STRAIT_GPU(cuMemAddressFree, allocation->address, allocation->bytes);
+	return r;
+}
+
 int strait_allocation_free(void *pointer)
 {
 	struct allocation *allocation;
@@ -168,14 +202,11 @@ int strait_allocation_free(void *pointer)
 		return STRAIT_GPU(cuMemFree, (CUdeviceptr)pointer);
 	r = strait_context_enter(allocation->context, &saved);
 	if (r == 0) {
-		/* As cudaFree does: nothing on the device may still use it. */
-		r = STRAIT_GPU(cuCtxSynchronize);
-		if (r == 0)
-			r = STRAIT_GPU(cuMemUnmap, allocation->address, allocation->bytes);
-		if (r == 0)
-			r = STRAIT_GPU(cuMemAddressFree, allocation->address, allocation->bytes);
+		r = allocation->plain ? STRAIT_GPU(cuMemFree, allocation->address)
+				      : unmap(allocation);
 		strait_context_leave(&saved);
 	}
+	release_context(allocation);
 	free(allocation);
 	return strait_trace(r);
 }

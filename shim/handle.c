@@ -16,20 +16,23 @@
 static const uint64_t MAGIC_START = 0x7472616974636f6d, MAGIC_END = 0x6d6f637469617274;
 static const uint64_t MAGIC_FREED = 0x6465657266746961;
 
+/* So many freed handles stay out of use, so that a stale one is found out for a while. */
+enum { KEPT_FREE = 64 };
+
 /* Freed handles, oldest first. */
+static int n_free;
 static pthread_mutex_t free_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ncclComm *oldest_free, *newest_free;
 
 static struct ncclComm *take_free(void)
 {
-	struct ncclComm *comm;
+	struct ncclComm *comm = NULL;
 
 	pthread_mutex_lock(&free_lock);
-	comm = oldest_free;
-	if (comm) {
+	if (n_free > KEPT_FREE) {
+		comm = oldest_free;
 		oldest_free = comm->next_free;
-		if (!oldest_free)
-			newest_free = NULL;
+		n_free--;
 	}
 	pthread_mutex_unlock(&free_lock);
 	return comm;
@@ -44,6 +47,7 @@ static void give_free(struct ncclComm *comm)
 	else
 		oldest_free = comm;
 	newest_free = comm;
+	n_free++;
 	pthread_mutex_unlock(&free_lock);
 }
 
@@ -65,6 +69,7 @@ int strait_handle_new(struct ncclComm **ret_comm)
 	comm->claimed = comm->finalized = comm->background = comm->primary_retained = false;
 	atomic_store_explicit(&comm->aborted, false, memory_order_relaxed);
 	atomic_store_explicit(&comm->revoked, false, memory_order_relaxed);
+	atomic_store_explicit(&comm->loss_told, false, memory_order_relaxed);
 	atomic_store_explicit(&comm->cancel, 0, memory_order_relaxed);
 	atomic_store_explicit(&comm->native, NULL, memory_order_relaxed);
 	atomic_store_explicit(&comm->state, STRAIT_NCCL_IN_PROGRESS, memory_order_relaxed);
@@ -133,6 +138,12 @@ int strait_handle_state(struct ncclComm *comm)
 	if (native)
 		state = strait_result(strait_communicator_error(native));
 	atomic_fetch_sub(&comm->n_readers, 1);
+	/* Whoever polls asks for the last error next. */
+	if (state && !atomic_exchange_explicit(&comm->loss_told, true, memory_order_relaxed))
+		strait_fail(
+			-state,
+			"communicator %p, rank %d of %d: a peer is lost; abort the communicator",
+			(void *)comm, comm->rank, comm->n_ranks);
 	return state;
 }
 

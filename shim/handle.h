@@ -33,7 +33,7 @@ struct ncclComm {
 	bool in_call; /* the creating call still uses the handle */
 	bool claimed; /* Destroy or Abort frees it */
 	bool finalized;
-	atomic_bool aborted, revoked;
+	atomic_bool aborted, revoked, loss_told;
 	bool background; /* `setup` has to be joined */
 	pthread_t setup;
 

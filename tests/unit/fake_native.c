@@ -208,7 +208,10 @@ static CUresult pointer_attributes(unsigned n, CUpointer_attribute *names, void 
 
 static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
-	return CUDA_ERROR_INVALID_VALUE;
+	*value = !fake.no_virtual_memory;
+	return attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult granularity_of(size_t *granularity, const CUmemAllocationProp *properties,
@@ -274,9 +277,19 @@ static CUresult can_access(int *reaches, CUdevice device, CUdevice peer)
 	return CUDA_SUCCESS;
 }
 
+static CUresult memory_alloc(CUdeviceptr *address, size_t bytes)
+{
+	fake.n_plain++;
+	*address = 0x123000;
+	return CUDA_SUCCESS;
+}
+
 static CUresult memory_free(CUdeviceptr address)
 {
-	return CUDA_ERROR_INVALID_VALUE;
+	if (address != 0x123000)
+		return CUDA_ERROR_INVALID_VALUE;
+	fake.n_plain--;
+	return CUDA_SUCCESS;
 }
 
 static CUresult synchronize(void)
@@ -314,6 +327,7 @@ int strait_gpu_load(void)
 		.cuMemMap = memory_map,
 		.cuMemUnmap = memory_unmap,
 		.cuMemSetAccess = set_access,
+		.cuMemAlloc = memory_alloc,
 		.cuMemFree = memory_free,
 	};
 	return 0;

@@ -41,6 +41,8 @@ struct fake_native {
 	int n_events_alive; /* CUDA events */
 	int n_mapped, n_created, n_reserved, n_access;
 	int no_driver;
+	int no_virtual_memory;
+	int n_plain; /* allocations of cuMemAlloc */
 };
 
 extern struct fake_native fake;

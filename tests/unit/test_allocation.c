@@ -4,7 +4,8 @@
 
 static int check_memory_is_back(void **state)
 {
-	return fake.n_created || fake.n_mapped || fake.n_reserved || check_nothing_is_left(state);
+	return fake.n_created || fake.n_plain || fake.n_mapped || fake.n_reserved ||
+	       check_nothing_is_left(state);
 }
 
 static void test_memory_is_rounded_up_and_given_back(void **state)
@@ -41,6 +42,26 @@ static void test_memory_is_accessible_on_the_devices_that_reach_it(void **state)
 	fake_set_current(NULL);
 }
 
+static void test_memory_holds_the_primary_context_where_none_is_current(void **state)
+{
+	void *pointer;
+
+	assert_int_equal(ncclMemAlloc(&pointer, 4096), 0);
+	assert_null(fake_current());
+	assert_int_equal(fake.n_retained, 1);
+	assert_int_equal(ncclMemFree(pointer), 0);
+}
+
+static void test_plain_memory_where_there_is_no_virtual_memory(void **state)
+{
+	void *pointer;
+
+	fake.no_virtual_memory = 1;
+	assert_int_equal(ncclMemAlloc(&pointer, 4096), 0);
+	assert_int_equal(fake.n_plain, 1);
+	assert_int_equal(ncclMemFree(pointer), 0);
+}
+
 static void test_edges_of_alloc_and_free(void **state)
 {
 	void *pointer = (void *)0x55;
@@ -62,6 +83,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_memory_is_rounded_up_and_given_back),
 		TEST(test_memory_is_accessible_on_the_devices_that_reach_it),
+		TEST(test_memory_holds_the_primary_context_where_none_is_current),
+		TEST(test_plain_memory_where_there_is_no_virtual_memory),
 		TEST(test_edges_of_alloc_and_free),
 	};
 

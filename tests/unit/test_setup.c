@@ -407,6 +407,11 @@ static void test_lost_peer_shows_as_the_asynchronous_error(void **state)
 	make_ranks(comms, 2);
 	fake.async_error = STRAIT_ERROR_REMOTE;
 	assert_int_equal(state_of(comms[0]), STRAIT_NCCL_REMOTE_ERROR);
+	assert_non_null(strstr(ncclGetLastError(NULL), "rank 0 of 2: a peer is lost"));
+	/* Told once: a watchdog that goes on polling does not cover up later messages. */
+	assert_int_equal(reduce(NULL, 8, NULL), STRAIT_NCCL_INVALID_ARGUMENT);
+	assert_int_equal(state_of(comms[0]), STRAIT_NCCL_REMOTE_ERROR);
+	assert_string_equal(ncclGetLastError(NULL), "AllReduce : comm argument is NULL");
 	assert_int_equal(ncclCommAbort(comms[0]), 0);
 	assert_int_equal(ncclCommAbort(comms[1]), 0);
 }
