@@ -302,6 +302,33 @@ static void measure_bandwidths(struct floor *floor)
 	}
 }
 
+/* Inputs are bytes of 1: sums of two words are words of 2. A yardstick that does not do the work
+ * measures nothing. */
+static void check_exchange(struct floor *floor, size_t bytes)
+{
+	for (int e = 0; e < 2; e++) {
+		struct end *end = &floor->ends[e];
+		uint64_t words[2] = {0};
+
+		enter(end);
+		BENCH_GPU(cuMemcpyDtoHAsync, &words[0], end->out, 8, end->stream);
+		BENCH_GPU(cuMemcpyDtoHAsync, &words[1], end->out + bytes - 8, 8, end->stream);
+		BENCH_GPU(cuStreamSynchronize, end->stream);
+		if (words[0] != 0x0202020202020202 || words[1] != words[0])
+			bench_die("the floor's exchange of %zu bytes gives 0x%llx and 0x%llx",
+				  bytes, (unsigned long long)words[0],
+				  (unsigned long long)words[1]);
+	}
+}
+
+static void clear_outputs(struct floor *floor, size_t bytes)
+{
+	for (int e = 0; e < 2; e++) {
+		enter(&floor->ends[e]);
+		BENCH_GPU(cuMemsetD8Async, floor->ends[e].out, 0, bytes, floor->ends[e].stream);
+	}
+}
+
 /* The best grid of one exchange at one size. */
 static double best_exchange(struct floor *floor, enum kernel kernel, size_t bytes,
 			    unsigned *ret_blocks)
@@ -315,8 +342,10 @@ static double best_exchange(struct floor *floor, enum kernel kernel, size_t byte
 
 		if ((int)grids[g] > floor->most_blocks)
 			break;
+		clear_outputs(floor, bytes);
 		reset_flags(floor);
 		us = time_graph(floor, &work, bytes > (8 << 20) ? 10 : 50);
+		check_exchange(floor, bytes);
 		if (best == 0 || us < best) {
 			best = us;
 			*ret_blocks = grids[g];

@@ -224,7 +224,9 @@ static int default_ranks(const struct bench_machine *machine)
 static int find_place(const struct bench_options *options, const struct bench_machine *machine,
 		      struct bench_place *ret)
 {
-	bool external = bench_place_external(ret, options->rendezvous);
+	/* Whoever says --ranks wants them started here, whatever a job script has left in the
+	 * environment. */
+	bool external = options->processes <= 0 && bench_place_external(ret, options->rendezvous);
 	int64_t n = options->processes, per_process = options->threads * options->gpus;
 
 	if (!external) {
@@ -277,7 +279,10 @@ int bench_launch(int argc, char **argv, struct bench_options *options)
 
 	bench_machine_probe(&machine);
 	if (!machine.driver)
-		bench_die("%s", machine.problem);
+		bench_die("%s (without a GPU, the emulator can stand in: put the folder of its "
+			  "libcuda.so.1 on "
+			  "LD_LIBRARY_PATH)",
+			  machine.problem);
 	bench_options_resolve(options, machine.emulator);
 	return run_all(argc, argv, options, &machine);
 }
