@@ -280,7 +280,7 @@ static void start_fiber(struct strait_emu_block *block, unsigned index, uint64_t
 	fiber->thread.bdim = dim;
 	fiber->thread.gdim = block->grid;
 	fiber->view = view;
-	fiber->bloom = 0;
+	memset(fiber->word_counts, 0, sizeof fiber->word_counts);
 	fiber->n_stores = 0;
 	fiber->done = 0;
 	/* The tops are spread over the cache sets; the return address sits where a call leaves it.

@@ -33,11 +33,11 @@ struct strait_emu_fiber {
 	struct strait_emu_block *block;
 	void *stack_pointer;
 	char *stack;
-	uint64_t view;  /* the clock at the last acquire */
-	uint64_t bloom; /* of the words in `stores`; may have too many bits */
+	uint64_t view; /* the clock at the last acquire */
 	unsigned n_stores;
 	unsigned index;
 	int done;
+	uint8_t word_counts[64]; /* of the words in `stores`, by hash */
 	struct strait_emu_store stores[STRAIT_EMU_FIBER_STORES];
 };
 

@@ -83,7 +83,8 @@ static CUresult capture_place(CUevent event, CUstream stream)
 	CUgraphNode *nodes = malloc((stream->n_capture_tail + 1) * sizeof *nodes);
 	if (!nodes)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	memcpy(nodes, stream->capture_tail, stream->n_capture_tail * sizeof *nodes);
+	if (stream->n_capture_tail)
+		memcpy(nodes, stream->capture_tail, stream->n_capture_tail * sizeof *nodes);
 	strait_emu_event_set_signal(event, NULL);
 	event->nodes = nodes;
 	event->n_nodes = stream->n_capture_tail;

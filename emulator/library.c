@@ -4,8 +4,10 @@
  *
  * The image is a fatbin whose bytes hold the text strait_build_id_<16 hex digits>; the file of host
  * kernels has to export a symbol of that name. A kernel has to be in both: as .text.<name> in the
- * image, as strait_emu_kernel_<name> in the file. For tests of the emulator alone, an image that is
- * the text "STRAIT-EMULATOR:" and a path names the file directly.
+ * image, as strait_emu_kernel_<name> in the file. In a compressed image there is nothing to be
+ * found; a note behind it ("STRAIT-NOTE " and the build id, at the next multiple of 8) stands for
+ * it. For tests of the emulator alone, an image that is the text "STRAIT-EMULATOR:" and a path
+ * names the file directly.
  */
 #include "emulator/library.h"
 #include "emulator/capture.h"
@@ -18,12 +20,14 @@
 
 #define FATBIN_MAGIC 0xBA55ED50u
 #define DIRECT "STRAIT-EMULATOR:"
+#define NOTE "STRAIT-NOTE "
 #define BUILD_ID "strait_build_id_"
 #define BUILD_ID_DIGITS 16
 
 struct CUlib_st {
-	char *image; /* a copy; NULL for a direct one */
+	char *image; /* a copy, or the note; NULL for a direct one */
 	size_t bytes;
+	int is_note;
 	void *host;
 	struct CUkern_st *kernels; /* under the lock */
 };
@@ -102,6 +106,12 @@ static CUresult load(struct CUlib_st *library, const void *code)
 	if (head.magic != FATBIN_MAGIC)
 		return CUDA_ERROR_INVALID_IMAGE;
 	library->bytes = head.header_bytes + head.bytes;
+	const char *behind = (const char *)code + (library->bytes + 7) / 8 * 8;
+	if (strncmp(behind, NOTE, strlen(NOTE)) == 0) {
+		library->is_note = 1;
+		library->bytes = strlen(behind);
+		code = behind;
+	}
 	library->image = malloc(library->bytes);
 	if (!library->image)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -159,7 +169,7 @@ CUresult cuLibraryUnload(CUlibrary library)
 static int image_has(const struct CUlib_st *library, const char *name)
 {
 	char text[512];
-	if (!library->image)
+	if (!library->image || library->is_note)
 		return 1;
 	int n = snprintf(text, sizeof text, ".text.%s", name);
 	return n > 0 && (size_t)n < sizeof text &&

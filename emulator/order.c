@@ -24,14 +24,16 @@
 
 #define HASH 0x9E3779B97F4A7C15ul
 
-static inline unsigned word_hash(uintptr_t address)
+/* How many delayed stores a buffer has whose word hashes like this one: mostly none, and then
+ * nothing has to be searched. */
+static inline uint8_t *block_count(struct strait_emu_block *block, uintptr_t address)
 {
-	return (unsigned)(((address >> 3) * HASH) >> 54);
+	return &block->word_counts[((address >> 3) * HASH) >> 54];
 }
 
-static inline uint64_t word_bit(uintptr_t address)
+static inline uint8_t *fiber_count(struct strait_emu_fiber *fiber, uintptr_t address)
 {
-	return 1ul << (((address >> 3) * HASH) >> 58);
+	return &fiber->word_counts[((address >> 3) * HASH) >> 58];
 }
 
 static inline uint64_t read_data(const void *data, unsigned bytes)
@@ -126,8 +128,12 @@ static void commit(struct strait_emu_block *block, const struct strait_emu_store
 static inline void commit_at(struct strait_emu_block *block, struct strait_emu_store *stores,
 			     unsigned *n, unsigned i, uint64_t time)
 {
+	char *start = (char *)stores;
 	if (stores == block->stores)
-		block->word_counts[word_hash(stores[i].address)]--;
+		--*block_count(block, stores[i].address);
+	else
+		--*fiber_count((void *)(start - offsetof(struct strait_emu_fiber, stores)),
+			       stores[i].address);
 	commit(block, &stores[i], time);
 	stores[i] = stores[--*n];
 }
@@ -143,7 +149,6 @@ static void flush(struct strait_emu_block *block, struct strait_emu_fiber *fiber
 	while (fiber->n_stores)
 		commit_at(block, fiber->stores, &fiber->n_stores,
 			  (unsigned)(strait_emu_block_random(block) % fiber->n_stores), time);
-	fiber->bloom = 0;
 }
 
 static void commit_overlapping(struct strait_emu_block *block, struct strait_emu_store *stores,
@@ -161,9 +166,9 @@ static void commit_overlapping(struct strait_emu_block *block, struct strait_emu
 static inline void settle(struct strait_emu_fiber *fiber, uintptr_t address, unsigned bytes)
 {
 	struct strait_emu_block *block = fiber->block;
-	if (block->n_stores && block->word_counts[word_hash(address)])
+	if (block->n_stores && *block_count(block, address))
 		commit_overlapping(block, block->stores, &block->n_stores, address, bytes);
-	if (fiber->bloom & word_bit(address))
+	if (*fiber_count(fiber, address))
 		commit_overlapping(block, fiber->stores, &fiber->n_stores, address, bytes);
 }
 
@@ -171,9 +176,6 @@ static void evict(struct strait_emu_block *block, struct strait_emu_fiber *fiber
 {
 	unsigned i = (unsigned)(strait_emu_block_random(block) % STRAIT_EMU_FIBER_STORES);
 	commit_at(block, fiber->stores, &fiber->n_stores, i, clock_next());
-	fiber->bloom = 0;
-	for (i = 0; i < fiber->n_stores; i++)
-		fiber->bloom |= word_bit(fiber->stores[i].address);
 }
 
 void strait_emu_store_relaxed(void *address, uint64_t value, unsigned bytes)
@@ -195,7 +197,7 @@ void strait_emu_store_relaxed(void *address, uint64_t value, unsigned bytes)
 	if (fiber->n_stores == STRAIT_EMU_FIBER_STORES)
 		evict(block, fiber);
 	fiber->stores[fiber->n_stores++] = store;
-	fiber->bloom |= word_bit(store.address);
+	++*fiber_count(fiber, store.address);
 }
 
 void strait_emu_store_weak(void *address, uint64_t value, unsigned bytes)
@@ -235,14 +237,14 @@ static inline int forward(struct strait_emu_fiber *fiber, uintptr_t address, uns
 			  uint64_t *value)
 {
 	struct strait_emu_block *block = fiber->block;
-	if (fiber->bloom & word_bit(address))
+	if (*fiber_count(fiber, address))
 		for (unsigned i = 0; i < fiber->n_stores; i++)
 			if (fiber->stores[i].address == address &&
 			    fiber->stores[i].bytes == bytes) {
 				*value = fiber->stores[i].value;
 				return 1;
 			}
-	if (block->n_stores && block->word_counts[word_hash(address)])
+	if (block->n_stores && *block_count(block, address))
 		for (unsigned i = 0; i < block->n_stores; i++)
 			if (block->stores[i].address == address &&
 			    block->stores[i].bytes == bytes) {
@@ -338,8 +340,7 @@ static void to_block(struct strait_emu_block *block, struct strait_emu_fiber *fi
 {
 	for (unsigned i = 0; i < fiber->n_stores; i++) {
 		struct strait_emu_store *store = &fiber->stores[i];
-		unsigned hash = word_hash(store->address);
-		if (block->word_counts[hash])
+		if (*block_count(block, store->address))
 			commit_overlapping(block, block->stores, &block->n_stores, store->address,
 					   store->bytes);
 		if (block->n_stores == STRAIT_EMU_BLOCK_STORES) {
@@ -348,10 +349,10 @@ static void to_block(struct strait_emu_block *block, struct strait_emu_fiber *fi
 				  clock_next());
 		}
 		block->stores[block->n_stores++] = *store;
-		block->word_counts[hash]++;
+		++*block_count(block, store->address);
 	}
 	fiber->n_stores = 0;
-	fiber->bloom = 0;
+	memset(fiber->word_counts, 0, sizeof fiber->word_counts);
 }
 
 static void join(struct strait_emu_block *block, unsigned first, unsigned end)
@@ -403,8 +404,6 @@ int strait_emu_order_drain_half(struct strait_emu_block *block)
 			continue;
 		some = 1;
 		drain_some(block, fiber->stores, &fiber->n_stores, all, time);
-		if (!fiber->n_stores)
-			fiber->bloom = 0;
 	}
 	return some;
 }
