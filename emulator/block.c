@@ -9,6 +9,7 @@
  * over.
  */
 #include "emulator/block.h"
+#include "emulator/sanitizer.h"
 #include "emulator/settings.h"
 #include <cuda.h>
 #include <sched.h>
@@ -27,6 +28,7 @@ void strait_emu_switch(void **save, void *load);
 static void switch_to(struct strait_emu_fiber *from, struct strait_emu_fiber *to)
 {
 	strait_emu_self = &to->thread;
+	strait_emu_tsan_switch(to->tsan);
 	strait_emu_switch(&from->stack_pointer, to->stack_pointer);
 }
 
@@ -35,6 +37,7 @@ static _Noreturn void leave_block(struct strait_emu_block *block)
 {
 	void *unused;
 	strait_emu_self = NULL;
+	strait_emu_tsan_switch(block->tsan_thread);
 	strait_emu_switch(&unused, block->return_pointer);
 	__builtin_unreachable();
 }
@@ -73,6 +76,7 @@ static void leave_round(struct strait_emu_block *block)
 static void release_barrier(struct strait_emu_block *block)
 {
 	strait_emu_order_join(block);
+	block->barriers++;
 	unsigned n = 0;
 	for (unsigned i = 0; i < block->n_threads; i++)
 		if (!block->fibers[i].done)
@@ -91,10 +95,13 @@ void strait_emu_sync_block(void)
 {
 	struct strait_emu_fiber *fiber = strait_emu_fiber_self();
 	struct strait_emu_block *block = fiber->block;
+	char *tsan = &block->tsan_barrier[block->barriers & 1];
+	strait_emu_tsan_release(tsan);
 	leave_round(block);
 	if (++block->at_barrier == block->live)
 		release_barrier(block);
 	run_next(block, fiber);
+	strait_emu_tsan_acquire(tsan);
 }
 
 static void release_warp(struct strait_emu_block *block, unsigned index)
@@ -139,7 +146,12 @@ static unsigned meet_warp(uint64_t value, int ballot, int joins)
 
 void strait_emu_sync_warp(void)
 {
+	struct strait_emu_fiber *fiber = strait_emu_fiber_self();
+	struct strait_emu_warp *warp = &fiber->block->warps[fiber->index / STRAIT_EMU_WARP];
+	char *tsan = &warp->tsan[warp->generation & 1];
+	strait_emu_tsan_release(tsan);
 	meet_warp(0, 0, 1);
+	strait_emu_tsan_acquire(tsan);
 }
 
 uint64_t strait_emu_shuffle(uint64_t value, unsigned lane)
@@ -185,6 +197,13 @@ void strait_emu_spin(void)
 	run_next(block, fiber);
 }
 
+/* Not by memset, which ThreadSanitizer would take for a store of this thread that races with the
+ * others'. */
+static void poison(void *memory, size_t bytes)
+{
+	__asm__ volatile("rep stosb" : "+D"(memory), "+c"(bytes) : "a"(0xa5) : "memory");
+}
+
 void *strait_emu_shared(const void *site, size_t bytes)
 {
 	struct strait_emu_block *block = strait_emu_fiber_self()->block;
@@ -201,7 +220,7 @@ void *strait_emu_shared(const void *site, size_t bytes)
 	void *memory = block->shared + block->shared_used;
 	block->shared_used += room;
 	block->sites[block->n_sites++] = (struct strait_emu_site){site, memory, bytes};
-	memset(memory, 0xa5, room);
+	poison(memory, room);
 	return memory;
 }
 
@@ -217,7 +236,9 @@ static void fiber_main(void)
 	struct strait_emu_fiber *fiber = strait_emu_fiber_self();
 	struct strait_emu_block *block = fiber->block;
 	struct strait_emu_warp *warp = &block->warps[fiber->index / STRAIT_EMU_WARP];
+	strait_emu_tsan_acquire(&block->tsan_start);
 	block->launch->kernel->run(block->launch->argument);
+	strait_emu_tsan_release(&block->tsan_end);
 	fiber->done = 1;
 	block->spins = 0;
 	leave_round(block);
@@ -249,6 +270,8 @@ static int grow(struct strait_emu_block *block, unsigned n)
 					  ? block->fibers[i].stack
 					  : stacks + (i - block->n_fibers) * STACK_BYTES;
 		*(uint64_t *)fibers[i].stack = CANARY;
+		fibers[i].tsan =
+			i < block->n_fibers ? block->fibers[i].tsan : strait_emu_tsan_new();
 	}
 	free(block->fibers);
 	block->fibers = fibers;
@@ -308,6 +331,7 @@ static void start(struct strait_emu_block *block, struct strait_emu_launch *laun
 	block->n_threads = launch->threads.x * launch->threads.y * launch->threads.z;
 	block->live = block->n_run = block->n_threads;
 	block->at_barrier = block->turn = block->spins = block->idle_rounds = 0;
+	block->barriers = 0;
 	block->uid = (uint32_t)strait_emu_machine_id();
 	block->device = launch->device;
 	block->device_bit = 1ul << launch->device;
@@ -357,7 +381,11 @@ void strait_emu_block_run(struct strait_emu_launch *launch, unsigned index)
 	 * stack. */
 	if (launch->kernel->touch)
 		launch->kernel->touch();
+	block->tsan_thread = strait_emu_tsan_self();
+	strait_emu_tsan_release(&block->tsan_start);
+	strait_emu_tsan_switch(block->fibers[0].tsan);
 	strait_emu_switch(&block->return_pointer, block->fibers[0].stack_pointer);
+	strait_emu_tsan_acquire(&block->tsan_end);
 	strait_emu_self = NULL;
 	check_stacks(block);
 	strait_emu_order_finish(block);

@@ -33,6 +33,7 @@ struct strait_emu_fiber {
 	struct strait_emu_block *block;
 	void *stack_pointer;
 	char *stack;
+	void *tsan;    /* ThreadSanitizer's name for it, or NULL */
 	uint64_t view; /* the clock at the last acquire */
 	unsigned n_stores;
 	unsigned index;
@@ -48,6 +49,7 @@ struct strait_emu_warp {
 	int joins;                         /* this operation orders memory */
 	uint64_t slots[2][STRAIT_EMU_WARP];
 	uint32_t waiting; /* lanes */
+	char tsan[2];     /* what it orders, by parity */
 };
 
 struct strait_emu_launch {
@@ -86,6 +88,12 @@ struct strait_emu_block {
 	unsigned n_stores;
 	struct strait_emu_store stores[STRAIT_EMU_BLOCK_STORES];
 	uint8_t word_counts[1024]; /* of the words in `stores`, by hash */
+
+	/* Objects for ThreadSanitizer: start, end, and the barrier by parity of its generation (one
+	 * for all generations would hide races). */
+	char tsan_start, tsan_end, tsan_barrier[2];
+	unsigned barriers;
+	void *tsan_thread;
 
 	struct strait_emu_dim id, dim, grid;
 	struct strait_emu_fiber *fibers;

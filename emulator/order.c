@@ -428,3 +428,12 @@ void strait_emu_order_finish(struct strait_emu_block *block)
 	clock_advance(block);
 	strait_emu_order_ring(block);
 }
+
+void *strait_emu_data(const void *address)
+{
+	struct strait_emu_fiber *fiber = strait_emu_fiber_self();
+	struct place place = find(fiber, address);
+	if (place.weak)
+		fiber->block->touched |= 1ul << place.device; /* it may be for a store */
+	return place.data;
+}

@@ -4,6 +4,7 @@
  */
 #include "emulator/signal.h"
 #include "emulator/device.h"
+#include "emulator/sanitizer.h"
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -35,6 +36,7 @@ struct strait_emu_signal *strait_emu_signal_unref(struct strait_emu_signal *sign
 void strait_emu_signal_set(struct strait_emu_signal *signal)
 {
 	signal->time_ns = strait_emu_clock_ns();
+	strait_emu_tsan_release(signal);
 	atomic_store(&signal->set, 1);
 	if (atomic_load(&signal->waiters))
 		syscall(SYS_futex, &signal->set, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
@@ -42,10 +44,13 @@ void strait_emu_signal_set(struct strait_emu_signal *signal)
 
 void strait_emu_signal_wait(struct strait_emu_signal *signal)
 {
-	if (strait_emu_signal_test(signal))
+	if (strait_emu_signal_test(signal)) {
+		strait_emu_tsan_acquire(signal);
 		return;
+	}
 	atomic_fetch_add(&signal->waiters, 1);
 	while (!strait_emu_signal_test(signal))
 		syscall(SYS_futex, &signal->set, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
 	atomic_fetch_sub(&signal->waiters, 1);
+	strait_emu_tsan_acquire(signal);
 }

@@ -7,6 +7,10 @@
 #include "tests/emulator/kernels.h"
 #include "emulator/device.h"
 
+#ifdef DIRECT
+#include "tests/emulator/direct.h"
+#endif
+
 #define KERNEL(name)                                                                     \
 	static void body_##name(const struct arguments *a);                              \
 	static void run_##name(const void *p)                                            \
