@@ -205,10 +205,27 @@ bool strait_handle_claim(struct ncclComm *comm, bool abort)
 	return ours;
 }
 
+/* Where the context or the driver has gone already, only the connections to the peers are closed.
+ */
+static void free_native(struct ncclComm *comm, struct strait_communicator *native)
+{
+	struct strait_context saved;
+
+	if (!comm->context || strait_context_enter(comm->context, &saved) < 0) {
+		strait_communicator_free(native);
+		return;
+	}
+	strait_communicator_free(native);
+	if (comm->join)
+		strait_gpu->cuEventDestroy(comm->join);
+	strait_context_leave(&saved);
+	if (comm->primary_retained)
+		strait_gpu->cuDevicePrimaryCtxRelease(comm->device);
+}
+
 void strait_handle_free(struct ncclComm *comm)
 {
 	struct strait_communicator *native;
-	struct strait_context saved;
 
 	if (comm->background)
 		pthread_join(comm->setup, NULL);
@@ -224,14 +241,7 @@ void strait_handle_free(struct ncclComm *comm)
 	while (atomic_load(&comm->n_readers))
 		sched_yield();
 
-	if (comm->context && strait_context_enter(comm->context, &saved) == 0) {
-		strait_communicator_free(native);
-		if (comm->join)
-			strait_gpu->cuEventDestroy(comm->join);
-		strait_context_leave(&saved);
-		if (comm->primary_retained)
-			strait_gpu->cuDevicePrimaryCtxRelease(comm->device);
-	}
+	free_native(comm, native);
 	strait_operators_deinit(&comm->operators);
 	strait_config_deinit(&comm->config);
 	give_free(comm);
