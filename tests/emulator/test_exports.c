@@ -113,12 +113,13 @@ struct image {
 	uint16_t version, header_bytes;
 	uint64_t bytes;
 	char text[256];
+	char after[256];
 };
 
 static CUresult load(const char *text, size_t bytes, CUlibrary *library)
 {
-	struct image image = {0xBA55ED50, 1, 16, 256, {0}};
-	memcpy(image.text, text, bytes);
+	_Alignas(8) struct image image = {.magic = 0xBA55ED50, .header_bytes = 16, .bytes = 256};
+	memcpy(strncmp(text, "STRAIT-NOTE", 11) == 0 ? image.after : image.text, text, bytes);
 	return cuLibraryLoadData(library, &image, NULL, NULL, 0, NULL, NULL, 0);
 }
 
@@ -141,6 +142,19 @@ static void test_only_kernels_of_the_same_build_are_loaded(void **state)
 			 CUDA_ERROR_INVALID_IMAGE);
 }
 
+static void test_a_note_speaks_for_a_compressed_image(void **state)
+{
+	CUlibrary library;
+	CUkernel kernel;
+	static const char plain[] = "STRAIT-NOTE strait_build_id_0123456789abcdef";
+	static const char wrong[] = "STRAIT-NOTE strait_build_id_1123456789abcdef";
+	OK(load(plain, sizeof plain, &library));
+	OK(cuLibraryGetKernel(&kernel, library, "increment"));
+	assert_int_equal(cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_ERROR_NOT_FOUND);
+	OK(cuLibraryUnload(library));
+	assert_int_equal(load(wrong, sizeof wrong, &library), CUDA_ERROR_NO_BINARY_FOR_GPU);
+}
+
 int main(void)
 {
 	setenv("STRAIT_EMULATOR_KERNELS", KERNELS_PATH, 1);
@@ -152,6 +166,7 @@ int main(void)
 		cmocka_unit_test(test_contexts_form_a_stack),
 		cmocka_unit_test(test_errors_have_names),
 		cmocka_unit_test(test_only_kernels_of_the_same_build_are_loaded),
+		cmocka_unit_test(test_a_note_speaks_for_a_compressed_image),
 	};
 	return cmocka_run_group_tests(tests, open_device, NULL);
 }
