@@ -92,7 +92,7 @@ static void test_agree_is_silent_when_all_are_well(void **state)
 /* Each rank in its own way and with another message length. */
 static void disagree_on_size(struct rank *rank)
 {
-	char data[5 * 64];
+	char data[5 * 64] = "";
 
 	rank->result = strait_bootstrap_allgather(rank->bootstrap, data, rank->rank == 3 ? 32 : 64);
 }
