@@ -64,32 +64,45 @@ static double scalar_value(const struct strait_reference *reference, int rank)
  * the mantissa. The wide pattern is (rank + 1) * (1 + x mod 7), with a small fraction added where
  * there is room, so that arithmetic in a narrower type shows. Narrow types add up 0 and 1 times a
  * power of two and a sign, which belong to the position. */
-static double float_sum_input(const struct strait_reference *reference, int rank, unsigned x)
+static double sum_room(const struct strait_reference *reference)
 {
-	const struct format *format = &strait_formats[reference->type];
-	double room = ldexp(1, format->mantissa_bits + 1), total = 0, fraction = 0;
-	int n = reference->n_ranks, weight = reference->reduction == STRAIT_PREMULSUM ? 4 : 1;
-	int part = (int)(rank + x / 7) % n, digit;
+	return ldexp(1, strait_formats[reference->type].mantissa_bits + 1);
+}
 
-	for (int r = 0; r < n; r++)
+/* The wide pattern's factor, 1 + the fraction that there is room for; 0: not even the integers fit.
+ */
+static double wide_factor(const struct strait_reference *reference)
+{
+	double total = 0, factor = 1;
+
+	for (int r = 0; r < reference->n_ranks; r++)
 		total += 7.0 * (r + 1) * scalar_value(reference, r);
-	if (weight > 1)
+	if (reference->reduction == STRAIT_PREMULSUM)
 		total *= 2; /* the smallest scalar is a half */
-	if (total <= room) {
-		for (int s = 1; total * (ldexp(1, s) + 1) <= room; s++)
-			fraction = ldexp(1, -s);
-		return (rank + 1) * (1 + x % 7) * (1 + fraction);
-	}
+	if (total > sum_room(reference))
+		return 0;
+	for (int s = 1; total * (ldexp(1, s) + 1) <= sum_room(reference); s++)
+		factor = 1 + ldexp(1, -s);
+	return factor;
+}
+
+static double narrow_input(const struct strait_reference *reference, int rank, unsigned x)
+{
+	int weight =
+		reference->reduction == STRAIT_PREMULSUM ? 4 : 1; /* largest / smallest scalar */
+	int part = (int)(rank + x / 7) % reference->n_ranks;
 	/* Nothing cancels: no result is zero, and for avg the error of 1/n stays relative. */
-	digit = part == 0 || (5 * part + x) % 3 != 0;
-	if (part >= (int)(room / weight))
+	int digit = part == 0 || (5 * part + x) % 3 != 0;
+
+	if (part >= (int)(sum_room(reference) / weight))
 		digit = 0;
 	if (x % 3 == 2)
 		digit = -digit;
 	return digit * ldexp(1, (int)(x % 7 * 3 % 7) - 3); /* neighbours differ by 8 or more */
 }
 
-static double float_input(const struct strait_reference *reference, int rank, unsigned x)
+static double float_input(const struct strait_reference *reference, double factor, int rank,
+			  unsigned x)
 {
 	static const double below[] = {0.5, 1, -1};
 	unsigned size = x % 7, part = (rank + x / 7) % reference->n_ranks;
@@ -105,7 +118,8 @@ static double float_input(const struct strait_reference *reference, int rank, un
 	case STRAIT_MIN:
 		return -extreme;
 	default:
-		return float_sum_input(reference, rank, x);
+		return factor > 0 ? (rank + 1) * (1 + x % 7) * factor
+				  : narrow_input(reference, rank, x);
 	}
 }
 
@@ -141,13 +155,15 @@ static void *input_tile(const struct strait_reference *reference, int rank)
 {
 	const struct format *format = &strait_formats[reference->type];
 	size_t n = period(reference->n_ranks);
+	double factor = wide_factor(reference);
 	void *tile = checked_calloc(n * format->bytes);
 
 	for (unsigned x = 0; x < n; x++)
 		strait_element_store(
 			format, tile, x,
 			format->number == FLOATING
-				? strait_float_encode(format, float_input(reference, rank, x))
+				? strait_float_encode(format,
+						      float_input(reference, factor, rank, x))
 				: integer_input(reference, rank, x));
 	return tile;
 }
