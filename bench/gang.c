@@ -184,6 +184,15 @@ void bench_gang_init(struct bench_gang *gang, const char *address_text, int proc
 	}
 }
 
+void bench_gang_deinit(struct bench_gang *gang)
+{
+	for (int p = 0; p < gang->n_processes; p++)
+		if (gang->sockets[p] >= 0)
+			close(gang->sockets[p]);
+	free(gang->sockets);
+	pthread_barrier_destroy(&gang->barrier);
+}
+
 static void gather_processes(struct bench_gang *gang, size_t bytes)
 {
 	size_t total = bytes * (size_t)gang->n_processes;

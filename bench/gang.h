@@ -24,6 +24,9 @@ struct bench_gang {
 void bench_gang_init(struct bench_gang *gang, const char *address, int process, int n_processes,
 		     int n_threads, int limit_s);
 
+/* Closes the connections. After the last collective; by one thread. */
+void bench_gang_deinit(struct bench_gang *gang);
+
 /* Collective over all members. data: one entry a member; own entry set on entry, all set on return.
  */
 void bench_gang_allgather(struct bench_gang *gang, int thread, void *data, size_t bytes);

@@ -284,5 +284,8 @@ int bench_work(int argc, char **argv, struct bench_options *options)
 		bench_output_footer(&output, &run);
 		bench_output_close(&output);
 	}
+	bench_gang_deinit(&run.gang);
+	for (int l = 0; l < run.n_libraries; l++)
+		free(run.libraries[l].path);
 	return wrong ? BENCH_EXIT_WRONG : 0;
 }

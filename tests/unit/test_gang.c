@@ -56,6 +56,7 @@ static bool play(const char *address, int process)
 	pthread_create(&thread, NULL, gather_rounds, &members[1]);
 	bool right = gather_rounds(&members[0]) == NULL;
 	pthread_join(thread, &failed);
+	bench_gang_deinit(&gang);
 	return right && !failed;
 }
 
