@@ -112,7 +112,8 @@ static CUresult load(struct CUlib_st *library, const void *code)
 		library->bytes = strlen(behind);
 		code = behind;
 	}
-	library->image = malloc(library->bytes);
+	library->image =
+		calloc(1, library->bytes + 1); /* ends with a zero, for the string functions */
 	if (!library->image)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	memcpy(library->image, code, library->bytes);

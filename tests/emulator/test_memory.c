@@ -5,6 +5,7 @@
  * in a process of their own.
  */
 #include "tests/emulator/rig.h"
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -227,6 +228,39 @@ static void test_stream_ordered_memory_works(void **state)
 	OK(cuStreamDestroy(stream));
 }
 
+static int count_entries(const char *folder)
+{
+	int n = 0;
+	DIR *at = opendir(folder);
+	while (at && readdir(at))
+		n++;
+	closedir(at);
+	return n;
+}
+
+static void test_nothing_is_used_up_by_making_and_freeing(void **state)
+{
+	int descriptors = count_entries("/proc/self/fd"), fd;
+	for (int i = 0; i < 500; i++) {
+		CUmemGenericAllocationHandle imported,
+			handle = create(0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+		OK(cuMemExportToShareableHandle(&fd, handle,
+						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+		OK(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd,
+						  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+		close(fd);
+		CUdeviceptr mapped = map(imported, 0), small = rig_alloc(100),
+			    large = rig_alloc(3u << 20);
+		OK(cuMemRelease(imported));
+		OK(cuMemRelease(handle));
+		OK(cuMemUnmap(mapped, 2u << 20));
+		OK(cuMemAddressFree(mapped, 2u << 20));
+		OK(cuMemFree(small));
+		OK(cuMemFree(large));
+	}
+	assert_int_equal(count_entries("/proc/self/fd"), descriptors);
+}
+
 /* What the last call of `run` gave, in a child that has not used the driver yet. */
 static CUresult in_child(CUresult (*run)(void), int *ret_signal)
 {
@@ -321,6 +355,7 @@ int main(void)
 		cmocka_unit_test(test_a_handle_without_a_type_cannot_be_exported),
 		cmocka_unit_test(test_own_ipc_handles_are_refused),
 		cmocka_unit_test(test_stream_ordered_memory_works),
+		cmocka_unit_test(test_nothing_is_used_up_by_making_and_freeing),
 	};
 	int failed = cmocka_run_group_tests_name("faults", fresh, NULL, NULL);
 	return failed + cmocka_run_group_tests_name("memory", tests, open_device, NULL);

@@ -5,6 +5,8 @@
  * wants.
  */
 #include "tests/emulator/rig.h"
+#include <dirent.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 static uint32_t *gate; /* host words that kernels wait for */
@@ -176,6 +178,33 @@ static void test_stream_ids_are_never_used_again(void **state)
 	}
 }
 
+static int count_threads(void)
+{
+	int n = 0;
+	DIR *at = opendir("/proc/self/task");
+	while (at && readdir(at))
+		n++;
+	closedir(at);
+	return n;
+}
+
+static void test_destroyed_streams_leave_no_threads(void **state)
+{
+	CUevent event = new_event();
+	int before = count_threads();
+	for (int i = 0; i < 300; i++) {
+		CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+		increment(stream, 0);
+		OK(cuEventRecord(event, stream));
+		OK(cuStreamDestroy(stream));
+	}
+	OK(cuEventSynchronize(event));
+	OK(cuCtxSynchronize());
+	while (count_threads() > before) /* they are on their way out */
+		sched_yield();
+	OK(cuEventDestroy(event));
+}
+
 static void CUDA_CB note(void *data)
 {
 	atomic_fetch_add((_Atomic int *)data, 1);
@@ -266,6 +295,7 @@ int main(void)
 		cmocka_unit_test(test_a_destroyed_stream_ends_its_work),
 		cmocka_unit_test(test_the_legacy_stream_waits_for_blocking_streams),
 		cmocka_unit_test(test_stream_ids_are_never_used_again),
+		cmocka_unit_test(test_destroyed_streams_leave_no_threads),
 		cmocka_unit_test(test_host_functions_run_in_order),
 		cmocka_unit_test(test_events_measure_time),
 		cmocka_unit_test(test_pageable_memory_may_change_after_the_call),
