@@ -75,15 +75,11 @@ int strait_dispatch_issue(struct ncclComm *comm, uint64_t generation,
 			  const struct strait_request *request)
 {
 	struct strait_communicator *native;
-	int r;
+	int r = strait_handle_lock(comm, generation);
 
-	pthread_mutex_lock(&comm->lock);
+	if (r < 0)
+		return strait_trace(r);
 	native = atomic_load_explicit(&comm->native, memory_order_relaxed);
-	if (comm->generation != generation || comm->claimed || !native) {
-		pthread_mutex_unlock(&comm->lock);
-		return strait_fail(STRAIT_ERROR_USAGE,
-				   "the communicator of a queued call was destroyed");
-	}
 	r = strait_communicator_issue(native, request);
 	if (r == 0)
 		strait_report_count(operations[operation_of(request->collective)].name,

@@ -241,14 +241,11 @@ static int add_edges(const struct lane *lane, bool before)
 	return strait_trace(r);
 }
 
-static int join_streams(const struct lane *lane, bool before)
+static int join_in_context(const struct lane *lane, bool before)
 {
 	struct strait_context saved;
-	int r;
+	int r = strait_context_enter(lane->comm->context, &saved);
 
-	if (!lane->many_streams)
-		return 0;
-	r = strait_context_enter(lane->comm->context, &saved);
 	if (r < 0)
 		return strait_trace(r);
 	if (before)
@@ -256,6 +253,21 @@ static int join_streams(const struct lane *lane, bool before)
 	if (r == 0)
 		r = add_edges(lane, before);
 	strait_context_leave(&saved);
+	return strait_trace(r);
+}
+
+static int join_streams(const struct lane *lane, bool before)
+{
+	int r;
+
+	if (!lane->many_streams)
+		return 0;
+	/* Another thread may be aborting it. */
+	r = strait_handle_lock(lane->comm, lane->calls->generation);
+	if (r < 0)
+		return strait_trace(r);
+	r = join_in_context(lane, before);
+	pthread_mutex_unlock(&lane->comm->lock);
 	return strait_trace(r);
 }
 

@@ -64,9 +64,11 @@ int strait_handle_new(struct ncclComm **ret_comm)
 	}
 	/* The mutex and the condition stay as they are: a thread with a stale handle may still use
 	 * them. */
+	pthread_mutex_lock(&comm->lock);
 	comm->generation++;
 	comm->in_call = true;
 	comm->claimed = comm->finalized = comm->background = comm->primary_retained = false;
+	pthread_mutex_unlock(&comm->lock);
 	atomic_store_explicit(&comm->aborted, false, memory_order_relaxed);
 	atomic_store_explicit(&comm->revoked, false, memory_order_relaxed);
 	atomic_store_explicit(&comm->loss_told, false, memory_order_relaxed);
@@ -121,6 +123,16 @@ int strait_handle_check_ready(const struct ncclComm *comm, const char *function)
 		return strait_fail(STRAIT_ERROR_USAGE, "Comm %p is in abort state",
 				   (const void *)comm);
 	return 0;
+}
+
+int strait_handle_lock(struct ncclComm *comm, uint64_t generation)
+{
+	pthread_mutex_lock(&comm->lock);
+	if (comm->generation == generation && !comm->claimed &&
+	    atomic_load_explicit(&comm->native, memory_order_relaxed))
+		return 0;
+	pthread_mutex_unlock(&comm->lock);
+	return strait_fail(STRAIT_ERROR_USAGE, "the communicator of a queued call was destroyed");
 }
 
 int strait_handle_state(struct ncclComm *comm)

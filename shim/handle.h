@@ -62,6 +62,10 @@ int strait_handle_check(const struct ncclComm *comm, const char *function, const
  * the stored error of one that failed. */
 int strait_handle_check_ready(const struct ncclComm *comm, const char *function);
 
+/* Takes the lock of a handle that a queued call names; the caller unlocks. STRAIT_ERROR_USAGE, and
+ * no lock, when it was freed since, or is being freed, whoever uses the memory now. */
+int strait_handle_lock(struct ncclComm *comm, uint64_t generation);
+
 /* The asynchronous state as an ncclResult_t. Any thread, lock-free. */
 int strait_handle_state(struct ncclComm *comm);
 
