@@ -35,7 +35,7 @@ struct root {
 	struct member *members;         /* [n_ranks] */
 	struct pollfd *poll_fds;        /* [n_ranks + STRAIT_LOBBY_PLACES + 1] */
 	int64_t deadline_ns;            /* 0: none */
-	bool is_done;
+	bool is_done, has_warned;
 	struct strait_verdict verdict; /* status 0: all well so far */
 	int n_told;
 };
@@ -270,6 +270,11 @@ static bool turn(struct root *root)
 	}
 	while (!root->is_done && strait_lobby_next(root->lobby, &fd, &greeting))
 		greet(root, fd, &greeting);
+	if (root->lobby->is_short_of_descriptors && !root->has_warned) {
+		strait_warn(BOOTSTRAP, "no file descriptor left for ranks that want to join: raise "
+				       "ulimit -n; they wait");
+		root->has_warned = true;
+	}
 	if (root->verdict.status && root->n_ranks && root->n_told >= root->n_ranks)
 		root->is_done = true;
 	check_time(root);

@@ -217,6 +217,11 @@ static int accept_up(struct joining *j, const struct strait_wait *wait)
 		}
 		if (!missing)
 			return 0;
+		if (j->lobby->is_short_of_descriptors)
+			return strait_fail(
+				STRAIT_ERROR_SYSTEM,
+				"no file descriptor left for the connections of other ranks: "
+				"raise ulimit -n");
 		unsigned n = strait_lobby_fill(j->lobby, poll_fds);
 		int r = strait_socket_poll(poll_fds, n, wait, "connections of other ranks");
 

@@ -134,19 +134,45 @@ static void test_silent_guest_is_sent_away_when_its_time_is_over(void **state)
 	strait_socket_close(fd);
 }
 
-static void test_full_lobby_gives_away_the_oldest_place(void **state)
+static void test_full_lobby_gives_away_old_places_only(void **state)
 {
-	int fds[STRAIT_LOBBY_PLACES + 10], last;
+	int fds[STRAIT_LOBBY_PLACES], last;
 
-	for (int i = 0; i < STRAIT_LOBBY_PLACES + 10; i++)
+	for (int i = 0; i < STRAIT_LOBBY_PLACES; i++)
 		fds[i] = connect_guest("", 0);
+	assert_true(
+		becomes_true((is_closed(fds[0]), lobby->n_guests == STRAIT_LOBBY_PLACES), 5000));
+	for (int i = 0; i < STRAIT_LOBBY_PLACES; i++)
+		lobby->guests[i].deadline_ns = strait_now_ns() + INT64_C(4900000000);
 	last = connect_guest(&greeting, sizeof(greeting));
+	assert_false(is_closed(fds[0]));
+	assert_int_equal(lobby->n_guests, STRAIT_LOBBY_PLACES);
+	lobby->guests[0].deadline_ns = strait_now_ns() + INT64_C(3000000000);
 	assert_int_equal(next_rank(), 5);
 	assert_true(is_closed(fds[0]));
-	assert_false(is_closed(fds[STRAIT_LOBBY_PLACES + 9]));
-	for (int i = 0; i < STRAIT_LOBBY_PLACES + 10; i++)
+	assert_false(is_closed(fds[1]));
+	for (int i = 0; i < STRAIT_LOBBY_PLACES; i++)
 		strait_socket_close(fds[i]);
 	strait_socket_close(last);
+}
+
+/* As many as a large job has ranks: all have greeted before the first is looked at. */
+static void test_burst_beyond_the_places_is_served_to_the_last(void **state)
+{
+	int fds[2 * STRAIT_LOBBY_PLACES];
+	int sum = 0;
+
+	for (int i = 0; i < 2 * STRAIT_LOBBY_PLACES; i++) {
+		struct strait_greeting mine = greeting;
+
+		mine.rank = i;
+		fds[i] = connect_guest(&mine, sizeof(mine));
+	}
+	for (int i = 0; i < 2 * STRAIT_LOBBY_PLACES; i++)
+		sum += next_rank();
+	assert_int_equal(sum, STRAIT_LOBBY_PLACES * (2 * STRAIT_LOBBY_PLACES - 1));
+	for (int i = 0; i < 2 * STRAIT_LOBBY_PLACES; i++)
+		strait_socket_close(fds[i]);
 }
 
 static void test_poll_entries_are_the_listener_and_the_guests(void **state)
@@ -172,7 +198,8 @@ int main(void)
 		CASE(test_other_protocol_is_given_out_with_its_fixed_part),
 		CASE(test_first_wrong_byte_ends_a_connection),
 		CASE(test_silent_guest_is_sent_away_when_its_time_is_over),
-		CASE(test_full_lobby_gives_away_the_oldest_place),
+		CASE(test_full_lobby_gives_away_old_places_only),
+		CASE(test_burst_beyond_the_places_is_served_to_the_last),
 		CASE(test_poll_entries_are_the_listener_and_the_guests),
 	};
 
