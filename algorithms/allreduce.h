@@ -15,5 +15,5 @@ struct strait_allreduce_args {
 	uint64_t count;   /* elements; 0: the kernel does nothing */
 	/* allreduce_simple: 16-byte units that a block moves to each peer in a step; at most
 	 * bulk_slot_bytes / 16. */
-	uint64_t chunk_units;
+	uint32_t chunk_units, reserved;
 };

@@ -20,19 +20,64 @@ struct allreduce_ll {
 	const strait_allreduce_args &a;
 	const coop g;
 	const block_scratch scratch;
+	packet_round round;
 	const contribution<Element, Operation> own;
 	const share mine; /* words of this block */
-	packet_round round;
 	patience wait;
 
 	STRAIT_DEVICE allreduce_ll(const strait_allreduce_args &args, coop group)
-	    : a(args), g(group), scratch{args.communicator, block_index()}, own(args.reduction),
+	    : a(args), g(group), scratch{args.communicator, block_index()}, round(scratch, group),
+	      own(args.reduction),
 	      mine(div_up(args.count, word<Element>::n_elements), block_index(), n_blocks()),
-	      round(), wait(args.communicator.abort_word)
+	      wait(args.communicator.abort_word)
 	{
 	}
 
 	STRAIT_DEVICE void run()
+	{
+		if (mine.n <= g.size)
+			run_one_word();
+		else
+			run_many_words();
+	}
+
+      private:
+	/* At most one word a thread: what counts is a short way through the code. */
+	STRAIT_DEVICE void run_one_word()
+	{
+		const bool has_word = g.rank < mine.n;
+		const uint64_t index = mine.first + g.rank;
+		const uint64_t w = has_word ? own(words::read(a.send, a.count, index)) : 0;
+		if (!round.begin(scratch, g, wait) || !has_word)
+			return;
+		word_reduction<Element, Operation> sum(a.reduction);
+		if (a.communicator.n_ranks == 2) {
+			const unsigned rank = a.communicator.rank, peer = rank ^ 1;
+			const strait_bits128 *from =
+				scratch.packets(rank, peer, round.parity) + g.rank;
+			store_relaxed_pair(scratch.packets(peer, rank, round.parity) + g.rank,
+					   packet16(w, round.flag));
+			strait_bits128 seen = load_relaxed_pair(from);
+			if (!packet16_wait(from, round.flag, wait, seen))
+				return;
+			sum.first(peer == 0 ? packet16_data(seen) : w);
+			sum.next(peer == 0 ? w : packet16_data(seen));
+			words::write(a.recv, a.count, index, sum.result());
+			return;
+		}
+		STRAIT_ROLLED
+		for (unsigned j = 1; j < a.communicator.n_ranks; j++) {
+			const unsigned peer =
+				rotated(a.communicator.rank, j, a.communicator.n_ranks);
+			store_relaxed_pair(
+				scratch.packets(peer, a.communicator.rank, round.parity) + g.rank,
+				packet16(w, round.flag));
+		}
+		if (reduce_packets(sum, scratch, round, g.rank, w, wait))
+			words::write(a.recv, a.count, index, sum.result());
+	}
+
+	STRAIT_DEVICE void run_many_words()
 	{
 		uint64_t w[batch];
 		read_own(w, g.rank);
@@ -45,7 +90,6 @@ struct allreduce_ll {
 			receive_from_all();
 	}
 
-      private:
 	/* The own contribution to words i, i + size, ... of the block. */
 	STRAIT_DEVICE void read_own(uint64_t (&w)[batch], uint64_t i) const
 	{
@@ -64,6 +108,7 @@ struct allreduce_ll {
 	STRAIT_DEVICE void send(uint64_t (&w)[batch]) const
 	{
 		for (uint64_t i = g.rank; i < mine.n;) {
+			STRAIT_ROLLED
 			for (unsigned j = 1; j < a.communicator.n_ranks; j++) {
 				const unsigned peer =
 					rotated(a.communicator.rank, j, a.communicator.n_ranks);

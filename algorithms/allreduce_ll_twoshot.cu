@@ -21,19 +21,20 @@ struct allreduce_ll_twoshot {
 	const strait_allreduce_args &a;
 	const coop g;
 	const block_scratch scratch;
+	packet_round round;
 	const contribution<Element, Operation> own;
 	const unsigned rank, n_ranks;
 	const uint64_t n_words, slice_words;
 	const share mine; /* words of every slice that this block works on */
-	packet_round round;
 	patience wait;
 
 	STRAIT_DEVICE allreduce_ll_twoshot(const strait_allreduce_args &args, coop thread_group)
 	    : a(args), g(thread_group), scratch{args.communicator, block_index()},
-	      own(args.reduction), rank(args.communicator.rank), n_ranks(args.communicator.n_ranks),
+	      round(scratch, thread_group), own(args.reduction), rank(args.communicator.rank),
+	      n_ranks(args.communicator.n_ranks),
 	      n_words(div_up(args.count, word<Element>::n_elements)),
 	      slice_words(div_up(n_words, n_ranks)), mine(slice_words, block_index(), n_blocks()),
-	      round(), wait(args.communicator.abort_word)
+	      wait(args.communicator.abort_word)
 	{
 	}
 
@@ -70,6 +71,7 @@ struct allreduce_ll_twoshot {
 
 	STRAIT_DEVICE void send_contributions(uint64_t i) const
 	{
+		STRAIT_ROLLED
 		for (unsigned base = 1; base < n_ranks; base += group) {
 			uint64_t w[group];
 			STRAIT_UNROLL
@@ -101,6 +103,7 @@ struct allreduce_ll_twoshot {
 				    own(words::read(a.send, a.count, index)), wait))
 			return false;
 		const uint64_t result = sum.result();
+		STRAIT_ROLLED
 		for (unsigned j = 1; j < n_ranks; j++)
 			store_relaxed_pair(results(rotated(rank, j, n_ranks), rank) + i,
 					   packet16(result, round.flag));
@@ -110,6 +113,7 @@ struct allreduce_ll_twoshot {
 
 	STRAIT_DEVICE bool receive_results(uint64_t i)
 	{
+		STRAIT_ROLLED
 		for (unsigned base = 1; base < n_ranks; base += group) {
 			strait_bits128 seen[group];
 			STRAIT_UNROLL

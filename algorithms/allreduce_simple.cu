@@ -1,26 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All-reduce, two shots, plain data with a semaphore a chunk: the way of large messages. The buffer
- * is cut into steps; in a step each block has one chunk for every rank, who owns it. A block pushes
- * its contributions to the owners' scratch, reduces the chunk it owns in rank order, pushes the
- * result to everybody's scratch, and collects the others' results. The three stages run on
- * successive steps, so that data of one travels while another is reduced.
+ * All-reduce, two shots, plain data with a semaphore an iteration: the way of large messages. The
+ * buffer is cut into steps; in a step each block has one chunk for every rank, who owns it. In
+ * iteration i a block
  *
- * A chunk's slot is written again three steps later, and only after the reader said that it has
- * read it. All copies keep unit i of a chunk on one thread, so that in-place calls need no further
+ *     pushes    its contributions to step i into the owners' scratch,
+ *     reduces   the chunk of step i - lag that it owns, in rank order, and pushes the result to
+ * everybody's scratch, collects  the others' results of step i - 2 lag,
+ *
+ * between one wait and one signal for all three. A block starts iteration i when its peers have
+ * completed i - lag: then their contributions of i - lag and results of i - 2 lag are here, and the
+ * slots that it is about to write, last read in i - lag, are free. The counters run on through all
+ * calls, so this holds across calls too, whatever they are.
+ *
+ * Steps do not overlap and unit u of a chunk stays on one thread, so in-place calls need no further
  * barrier.
  */
 #include "algorithms/allreduce.h"
+#include "channels/device/bulk_round.cuh"
 #include "algorithms/reduction.cuh"
 #include "algorithms/share.cuh"
-#include "channels/device/memory_channel.cuh"
 
 namespace strait
 {
 
 template <class Element, class Operation>
 struct allreduce_simple {
-	static constexpr unsigned group = 4, batch = 4;
+	static constexpr unsigned in_flight = 4; /* units that a thread loads before it stores */
 	enum phase { contributions, results };
 	using words = user_words<Element>;
 
@@ -30,16 +36,13 @@ struct allreduce_simple {
 	const contribution<Element, Operation> own;
 	const unsigned rank, n_ranks;
 	const uint64_t n_units;
-	strait_block_control *const control;
-	const uint64_t base; /* steps that earlier calls used */
-	patience wait;
+	bulk_round round;
 
 	STRAIT_DEVICE allreduce_simple(const strait_allreduce_args &args, coop thread_group)
 	    : a(args), g(thread_group), scratch{args.communicator, block_index()},
 	      own(args.reduction), rank(args.communicator.rank), n_ranks(args.communicator.n_ranks),
 	      n_units(div_up(args.count, 2 * word<Element>::n_elements)),
-	      control(scratch.control(rank)), base(load(&control->bulk_step)),
-	      wait(args.communicator.abort_word)
+	      round(scratch, thread_group)
 	{
 	}
 
@@ -51,162 +54,241 @@ struct allreduce_simple {
 		const uint64_t first = block_index() * block_units,
 			       stride = n_blocks() * block_units;
 		const uint64_t n_steps = first < n_units ? div_up(n_units - first, stride) : 0;
-		for (uint64_t k = 0; k < n_steps + 2; k++) {
-			if (k < n_steps && !push(base + 1 + k, first + k * stride))
+		if (n_steps == 0)
+			return;
+		for (uint64_t k = 0; k < n_steps + 2 * STRAIT_BULK_LAG; k++) {
+			if (!round.begin())
 				return;
-			if (k >= 1 && k - 1 < n_steps &&
-			    !reduce(base + k, first + (k - 1) * stride))
-				return;
-			if (k >= 2 && !collect(base + k - 1, first + (k - 2) * stride))
-				return;
+			if (k < n_steps)
+				stage<pushing>(round.iteration, first + k * stride);
+			if (k >= STRAIT_BULK_LAG && k - STRAIT_BULK_LAG < n_steps)
+				stage<reducing>(round.iteration - STRAIT_BULK_LAG,
+						first + (k - STRAIT_BULK_LAG) * stride);
+			if (k >= 2 * STRAIT_BULK_LAG)
+				stage<collecting>(round.iteration - 2 * STRAIT_BULK_LAG,
+						  first + (k - 2 * STRAIT_BULK_LAG) * stride);
+			round.end();
 		}
-		g.sync();
-		if (g.rank == 0)
-			store(&control->bulk_step, base + n_steps);
+		round.finish();
 	}
 
       private:
-	STRAIT_DEVICE uint64_t chunk_units(uint64_t from_unit) const
+	enum which { pushing, reducing, collecting };
+	template <which Stage>
+	STRAIT_DEVICE void stage(uint64_t slot, uint64_t at) const
+	{
+		if (is_plain(at))
+			stage_by<Stage, true>(slot, at);
+		else
+			stage_by<Stage, false>(slot, at);
+	}
+	template <which Stage, bool Plain>
+	STRAIT_DEVICE void stage_by(uint64_t slot, uint64_t at) const
+	{
+		if (Stage == pushing)
+			push<Plain>(slot, at);
+		else if (Stage == reducing)
+			reduce<Plain>(slot, at);
+		else
+			collect<Plain>(slot, at);
+	}
+
+	STRAIT_DEVICE unsigned chunk_units(uint64_t from_unit) const
 	{
 		return from_unit >= n_units                  ? 0
 		       : n_units - from_unit < a.chunk_units ? n_units - from_unit
 							     : a.chunk_units;
 	}
-	STRAIT_DEVICE bool has_peer() const { return g.rank < n_ranks && g.rank != rank; }
-	/* Thread p speaks with rank p. */
-	STRAIT_DEVICE strait_inbound &from_peer() const { return control->from[g.rank]; }
-	STRAIT_DEVICE strait_inbound &at_peer() const
+
+	/* Whether the step at unit `at` can be moved by plain 16-byte accesses: buffers aligned,
+	 * nothing to scale, every chunk whole. Each rank decides for its own buffers. */
+	STRAIT_DEVICE bool is_plain(uint64_t at) const
 	{
-		return scratch.control(g.rank)->from[rank];
+		return !own.scale && words::aligned(a.send, 16) && words::aligned(a.recv, 16) &&
+		       (at + n_ranks * a.chunk_units) * 2 * word<Element>::n_elements <= a.count;
 	}
-	STRAIT_DEVICE memory_channel channel(phase p) const
+
+	template <bool Plain>
+	STRAIT_DEVICE strait_bits128 read(uint64_t unit) const
 	{
-		return {nullptr, nullptr, &at_peer().bulk_sent[p], &from_peer().bulk_sent[p]};
+		if (Plain)
+			return load_streaming(static_cast<const strait_bits128 *>(a.send) + unit);
+		const strait_bits128 v = words::read_unit(a.send, a.count, unit);
+		return {own(v.lo), own(v.hi)};
 	}
-	/* Until the peer has read what was put into the slot of `step` three steps ago. Relaxed: it
-	 * said so after its reads had given their values, and our stores depend on the answer. */
-	STRAIT_DEVICE bool wait_for_slot(phase p, uint64_t step)
+	template <bool Plain>
+	STRAIT_DEVICE void write(uint64_t unit, strait_bits128 v) const
 	{
-		while (load_relaxed(&from_peer().bulk_consumed[p]) + STRAIT_BULK_SLOTS < step)
-			if (!wait.turn())
-				return false;
-		return true;
+		if (Plain)
+			store_streaming(static_cast<strait_bits128 *>(a.recv) + unit, v);
+		else
+			words::write_unit(a.recv, a.count, unit, v);
 	}
+
+	/* The units of a step that this thread moves from or to chunks of the others, one after the
+	 * other. */
+	struct walk {
+		const unsigned rank, n_ranks, first, stride, chunk;
+		const uint64_t at, n_units; /* first unit of the step; units of the message */
+		unsigned peer; /* 1 to n_ranks - 1, counted from the own rank; n_ranks: the end */
+		unsigned unit; /* of the chunk of that peer */
+
+		STRAIT_DEVICE walk(const allreduce_simple &s, uint64_t from)
+		    : rank(s.rank), n_ranks(s.n_ranks), first(s.g.rank), stride(s.g.size),
+		      chunk(s.a.chunk_units), at(from), n_units(s.n_units),
+		      peer(s.g.rank < s.a.chunk_units ? 1 : s.n_ranks), unit(s.g.rank)
+		{
+		}
+		STRAIT_DEVICE unsigned owner() const { return rotated(rank, peer, n_ranks); }
+		STRAIT_DEVICE uint64_t message_unit() const
+		{
+			return at + static_cast<uint64_t>(owner()) * chunk + unit;
+		}
+		STRAIT_DEVICE bool done() const { return peer >= n_ranks; }
+		/* The last step's chunks may end early or be empty. */
+		STRAIT_DEVICE bool is_inside() const { return !done() && message_unit() < n_units; }
+		STRAIT_DEVICE void next()
+		{
+			unit += stride;
+			if (unit >= chunk) {
+				unit = first;
+				peer++;
+			}
+		}
+	};
 
 	/* Contributions of this rank to the chunks that the others own. `at`: the first unit of the
-	 * step. */
-	STRAIT_DEVICE bool push(uint64_t step, uint64_t at)
+	 * step; `slot`: the iteration in which the step was begun. */
+	template <bool Plain>
+	STRAIT_DEVICE void push(uint64_t slot, uint64_t at) const
 	{
-		if (has_peer() && !wait_for_slot(contributions, step))
-			return false;
-		g.sync();
-		for (unsigned j = 1; j < n_ranks; j++) {
-			const unsigned owner = rotated(rank, j, n_ranks);
-			const uint64_t from_unit = at + owner * a.chunk_units,
-				       n = chunk_units(from_unit);
-			strait_bits128 *to = scratch.bulk(owner, contributions, rank, step);
-			for (uint64_t i = g.rank; i < n; i += batch * g.size) {
-				strait_bits128 v[batch];
-				STRAIT_UNROLL
-				for (unsigned k = 0; k < batch; k++)
-					if (i + k * g.size < n)
-						v[k] = words::read_unit(a.send, a.count,
-									from_unit + i + k * g.size);
-				STRAIT_UNROLL
-				for (unsigned k = 0; k < batch; k++)
-					if (i + k * g.size < n)
-						store(to + i + k * g.size,
-						      strait_bits128{own(v[k].lo), own(v[k].hi)});
+		constexpr unsigned n_at_once = Plain ? in_flight : 2;
+		for (walk w(*this, at); !w.done();) {
+			strait_bits128 v[n_at_once], *to[n_at_once];
+			STRAIT_UNROLL
+			for (unsigned k = 0; k < n_at_once; k++) {
+				to[k] = nullptr;
+				if (w.is_inside()) {
+					to[k] = scratch.bulk(w.owner(), contributions, rank, slot) +
+						w.unit;
+					v[k] = read<Plain>(w.message_unit());
+				}
+				w.next();
 			}
+			STRAIT_UNROLL
+			for (unsigned k = 0; k < n_at_once; k++)
+				if (to[k])
+					store(to[k], v[k]);
 		}
-		g.sync();
-		if (has_peer()) {
-			channel(contributions).signal(step);
-			/* The barrier was behind collect() of step - 3, and of every step of
-			 * earlier calls. */
-			store_relaxed(&at_peer().bulk_consumed[results],
-				      step - base > STRAIT_BULK_SLOTS ? step - STRAIT_BULK_SLOTS
-								      : base);
-		}
-		return true;
 	}
 
-	STRAIT_DEVICE bool reduce(uint64_t step, uint64_t at)
+	/* Others' results into the own output. */
+	template <bool Plain>
+	STRAIT_DEVICE void collect(uint64_t slot, uint64_t at) const
 	{
-		if (has_peer() &&
-		    (!channel(contributions).wait(step, wait) || !wait_for_slot(results, step)))
-			return false;
-		g.sync();
-		const uint64_t from_unit = at + rank * a.chunk_units, n = chunk_units(from_unit);
-		for (uint64_t i = g.rank; i < n; i += g.size) {
-			const strait_bits128 result = reduce_unit(step, from_unit, i);
-			for (unsigned j = 1; j < n_ranks; j++)
-				store(scratch.bulk(rotated(rank, j, n_ranks), results, rank, step) +
-					      i,
-				      result);
-			words::write_unit(a.recv, a.count, from_unit + i, result);
+		constexpr unsigned n_at_once = Plain ? in_flight : 2;
+		for (walk w(*this, at); !w.done();) {
+			strait_bits128 v[n_at_once];
+			uint64_t unit[n_at_once];
+			STRAIT_UNROLL
+			for (unsigned k = 0; k < n_at_once; k++) {
+				unit[k] = UINT64_MAX;
+				if (w.is_inside()) {
+					v[k] = load(scratch.bulk(rank, results, w.owner(), slot) +
+						    w.unit);
+					unit[k] = w.message_unit();
+				}
+				w.next();
+			}
+			STRAIT_UNROLL
+			for (unsigned k = 0; k < n_at_once; k++)
+				if (unit[k] != UINT64_MAX)
+					write<Plain>(unit[k], v[k]);
 		}
-		g.sync();
-		if (has_peer()) {
-			channel(results).signal(step);
-			store_relaxed(&at_peer().bulk_consumed[contributions], step);
-		}
-		return true;
 	}
 
-	STRAIT_DEVICE strait_bits128 reduce_unit(uint64_t step, uint64_t from_unit,
-						 uint64_t i) const
+	/* Several units of few ranks, or few units of many ranks, in flight. */
+	template <bool Plain>
+	STRAIT_DEVICE void reduce(uint64_t slot, uint64_t at) const
+	{
+		if (Plain && n_ranks == 2)
+			reduce_by<Plain, 2, 2>(slot, at);
+		else
+			reduce_by<Plain, Plain ? 2 : 1, 4>(slot, at);
+	}
+
+	template <bool Plain, unsigned N, unsigned Group>
+	STRAIT_DEVICE void reduce_by(uint64_t slot, uint64_t at) const
+	{
+		const uint64_t from_unit = at + rank * a.chunk_units;
+		const unsigned n = chunk_units(from_unit);
+		STRAIT_ROLLED
+		for (unsigned i = g.rank; i < n; i += N * g.size) {
+			strait_bits128 v[N][Group];
+			STRAIT_UNROLL
+			for (unsigned k = 0; k < N; k++)
+				if (i + k * g.size < n)
+					read_group<Plain>(v[k], slot, from_unit, i + k * g.size, 0);
+			STRAIT_UNROLL
+			for (unsigned k = 0; k < N; k++)
+				if (i + k * g.size < n)
+					put<Plain>(reduced<Plain>(v[k], slot, from_unit,
+								  i + k * g.size),
+						   slot, from_unit, i + k * g.size);
+		}
+	}
+
+	/* What ranks first, first + 1, ... contribute to unit i of the own chunk. */
+	template <bool Plain, unsigned Group>
+	STRAIT_DEVICE void read_group(strait_bits128 (&v)[Group], uint64_t slot, uint64_t from_unit,
+				      unsigned i, unsigned first) const
+	{
+		STRAIT_UNROLL
+		for (unsigned k = 0; k < Group; k++) {
+			if (first + k == rank)
+				v[k] = read<Plain>(from_unit + i);
+			else if (first + k < n_ranks)
+				v[k] = load(scratch.bulk(rank, contributions, first + k, slot) + i);
+		}
+	}
+
+	template <bool Plain, unsigned Group>
+	STRAIT_DEVICE strait_bits128 reduced(strait_bits128 (&v)[Group], uint64_t slot,
+					     uint64_t from_unit, unsigned i) const
 	{
 		word_reduction<Element, Operation> lo(a.reduction), hi(a.reduction);
-		for (unsigned first = 0; first < n_ranks; first += group) {
-			strait_bits128 v[group];
-			STRAIT_UNROLL
-			for (unsigned k = 0; k < group; k++) {
-				if (first + k >= n_ranks)
-					break;
-				if (first + k == rank)
-					v[k] = words::read_unit(a.send, a.count, from_unit + i);
-				else
-					v[k] = load(
-						scratch.bulk(rank, contributions, first + k, step) +
-						i);
-			}
-			STRAIT_UNROLL
-			for (unsigned k = 0; k < group; k++) {
-				if (first + k >= n_ranks)
-					break;
-				const bool is_own = first + k == rank;
-				lo.add(first + k, is_own ? own(v[k].lo) : v[k].lo);
-				hi.add(first + k, is_own ? own(v[k].hi) : v[k].hi);
-			}
+		add(lo, hi, v, 0);
+		STRAIT_ROLLED
+		for (unsigned first = Group; first < n_ranks; first += Group) {
+			read_group<Plain>(v, slot, from_unit, i, first);
+			add(lo, hi, v, first);
 		}
 		return {lo.result(), hi.result()};
 	}
 
-	STRAIT_DEVICE bool collect(uint64_t step, uint64_t at)
+	template <unsigned Group>
+	STRAIT_DEVICE void add(word_reduction<Element, Operation> &lo,
+			       word_reduction<Element, Operation> &hi,
+			       const strait_bits128 (&v)[Group], unsigned first) const
 	{
-		if (has_peer() && !channel(results).wait(step, wait))
-			return false;
-		g.sync();
-		for (unsigned j = 1; j < n_ranks; j++) {
-			const unsigned owner = rotated(rank, j, n_ranks);
-			const uint64_t from_unit = at + owner * a.chunk_units,
-				       n = chunk_units(from_unit);
-			const strait_bits128 *from = scratch.bulk(rank, results, owner, step);
-			for (uint64_t i = g.rank; i < n; i += batch * g.size) {
-				strait_bits128 v[batch];
-				STRAIT_UNROLL
-				for (unsigned k = 0; k < batch; k++)
-					if (i + k * g.size < n)
-						v[k] = load(from + i + k * g.size);
-				STRAIT_UNROLL
-				for (unsigned k = 0; k < batch; k++)
-					if (i + k * g.size < n)
-						words::write_unit(a.recv, a.count,
-								  from_unit + i + k * g.size, v[k]);
-			}
+		STRAIT_UNROLL
+		for (unsigned k = 0; k < Group; k++) {
+			if (first + k >= n_ranks)
+				continue;
+			lo.add(first + k, v[k].lo);
+			hi.add(first + k, v[k].hi);
 		}
-		return true;
+	}
+
+	template <bool Plain>
+	STRAIT_DEVICE void put(strait_bits128 result, uint64_t slot, uint64_t from_unit,
+			       unsigned i) const
+	{
+		STRAIT_ROLLED
+		for (unsigned j = 1; j < n_ranks; j++)
+			store(scratch.bulk(rotated(rank, j, n_ranks), results, rank, slot) + i,
+			      result);
+		write<Plain>(from_unit + i, result);
 	}
 };
 

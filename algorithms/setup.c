@@ -43,13 +43,10 @@ static int write_start_values(const struct strait_resources *resources,
 	if (!controls)
 		return strait_fail(STRAIT_ERROR_SYSTEM, "out of memory");
 	for (unsigned b = 0; b < limits->max_blocks; b++) {
-		controls[b].packet_epoch = controls[b].bulk_step = start;
+		controls[b].packet_epoch = controls[b].bulk_iteration = start;
 		for (int p = 0; p < limits->n_ranks; p++)
-			for (int phase = 0; phase < STRAIT_BULK_PHASES; phase++) {
-				controls[b].from[p].packets_consumed = start;
-				controls[b].from[p].bulk_sent[phase] = start;
-				controls[b].from[p].bulk_consumed[phase] = start;
-			}
+			controls[b].from[p].packets_consumed = controls[b].from[p].bulk_progress =
+				start;
 	}
 	int r = STRAIT_GPU(cuMemcpyHtoDAsync, resources->scratch.address, controls, bytes, stream);
 	if (!r)

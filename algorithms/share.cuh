@@ -43,6 +43,7 @@ STRAIT_DEVICE bool reduce_packets(word_reduction<Element, Operation> &sum,
 {
 	constexpr unsigned group = 4;
 	const unsigned rank = scratch.c.rank, n_ranks = scratch.c.n_ranks;
+	STRAIT_ROLLED
 	for (unsigned base = 0; base < n_ranks; base += group) {
 		strait_bits128 seen[group];
 		STRAIT_UNROLL

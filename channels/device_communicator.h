@@ -20,25 +20,25 @@
 
 #define STRAIT_MAX_RANKS 16
 #define STRAIT_MAX_BLOCKS 32
-/* Three slots let a block push step k, reduce k-1 and collect k-2 without waiting for its own
- * acknowledgements. */
-#define STRAIT_BULK_SLOTS 3
+/* Bulk data moves in iterations; a block reads what its peers wrote LAG iterations ago, so that the
+ * flight of data and signals is hidden behind the work of an iteration. Twice as many slots make a
+ * slot free when it is due again. */
+#define STRAIT_BULK_LAG 1
+#define STRAIT_BULK_SLOTS (2 * STRAIT_BULK_LAG)
 #define STRAIT_BULK_PHASES 2
 
 /* What one peer writes here. A cache line, so that peers do not share one. */
 struct strait_inbound {
-	uint64_t packets_consumed;              /* the peer has read our packets up to this epoch */
-	uint64_t bulk_sent[STRAIT_BULK_PHASES]; /* semaphore: steps that the peer has put here */
-	uint64_t bulk_consumed[STRAIT_BULK_PHASES]; /* steps that we put there and the peer has read
-						     */
-	uint64_t probe;                             /* set-up only */
-	uint64_t reserved[10];
+	uint64_t packets_consumed; /* the peer has read our packets up to this epoch */
+	uint64_t bulk_progress;    /* semaphore: bulk iterations that the peer has completed */
+	uint64_t probe;            /* set-up only */
+	uint64_t reserved[13];
 };
 
 struct strait_block_control {
 	/* Own counters: only this rank touches them, ordered by the stream. */
-	uint64_t packet_epoch; /* epochs that this block has used */
-	uint64_t bulk_step;    /* steps that this block has done */
+	uint64_t packet_epoch;   /* epochs that this block has used */
+	uint64_t bulk_iteration; /* bulk iterations that this block has completed */
 	uint64_t reserved[14];
 	struct strait_inbound from[STRAIT_MAX_RANKS];
 };

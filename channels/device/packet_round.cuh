@@ -19,25 +19,36 @@ struct packet_round {
 	uint32_t flag;
 	unsigned parity;
 
-	/* All threads of the block; at least n_ranks of them. False: aborted. */
+	/* Asks for the two counters together, before anything else: their latency is the first
+	 * thing that a small call waits for. Thread p speaks with rank p; the block has at least
+	 * n_ranks threads. */
+	STRAIT_DEVICE packet_round(const block_scratch &s, coop g)
+	{
+		const strait_block_control *own = s.control(s.c.rank);
+		peer = g.rank;
+		has_peer = peer < s.c.n_ranks && peer != s.c.rank;
+		consumed = has_peer ? load_relaxed(&own->from[peer].packets_consumed) : 0;
+		epoch = load_relaxed(&own->packet_epoch) + 1;
+		flag = packet_flag(epoch);
+		parity = epoch & 1;
+	}
+
+	/* All threads of the block, once. False: aborted. */
 	STRAIT_DEVICE bool begin(const block_scratch &s, coop g, patience &wait)
 	{
 		strait_block_control *own = s.control(s.c.rank);
-		epoch = load(&own->packet_epoch) + 1;
-		flag = packet_flag(epoch);
-		parity = epoch & 1;
-		const unsigned peer = g.rank;
-		const bool has_peer = peer < s.c.n_ranks && peer != s.c.rank;
+		bool ok = true;
 		/* The previous epoch's inboxes have the other parity; nobody writes them before our
 		 * word. */
 		if (epoch % renewal_period < 2)
 			renew(s, g, parity ^ 1);
-		bool ok = true;
 		if (has_peer) {
 			/* Relaxed: what the previous kernel read, it had read when it ended. */
 			store_relaxed(&s.control(peer)->from[s.c.rank].packets_consumed, epoch - 1);
-			while (ok && load_relaxed(&own->from[peer].packets_consumed) + 2 < epoch)
+			while (ok && consumed + 2 < epoch) {
 				ok = wait.turn();
+				consumed = load_relaxed(&own->from[peer].packets_consumed);
+			}
 		}
 		g.sync();
 		/* Every thread has read the old value: the barrier. */
@@ -47,6 +58,10 @@ struct packet_round {
 	}
 
       private:
+	uint64_t consumed;
+	unsigned peer;
+	bool has_peer;
+
 	STRAIT_DEVICE void renew(const block_scratch &s, coop g, unsigned stale_parity)
 	{
 		const uint64_t n = s.c.packet_slot_bytes / sizeof(strait_bits128);

@@ -78,6 +78,17 @@ STRAIT_DEVICE void store(strait_bits128 *p, strait_bits128 v)
 	*reinterpret_cast<ulonglong2 *>(p) = make_ulonglong2(v.lo, v.hi);
 }
 
+/* Used once, and not to push other data out of the cache. */
+STRAIT_DEVICE strait_bits128 load_streaming(const strait_bits128 *p)
+{
+	const ulonglong2 v = __ldcs(reinterpret_cast<const ulonglong2 *>(p));
+	return {v.x, v.y};
+}
+STRAIT_DEVICE void store_streaming(strait_bits128 *p, strait_bits128 v)
+{
+	__stcs(reinterpret_cast<ulonglong2 *>(p), make_ulonglong2(v.lo, v.hi));
+}
+
 STRAIT_DEVICE uint64_t load_relaxed(const uint64_t *p)
 {
 	uint64_t v;
@@ -216,6 +227,15 @@ inline void store(strait_bits128 *p, strait_bits128 v)
 {
 	strait_emu_store_weak(&p->lo, v.lo, 8);
 	strait_emu_store_weak(&p->hi, v.hi, 8);
+}
+
+STRAIT_DEVICE strait_bits128 load_streaming(const strait_bits128 *p)
+{
+	return load(p);
+}
+STRAIT_DEVICE void store_streaming(strait_bits128 *p, strait_bits128 v)
+{
+	store(p, v);
 }
 
 STRAIT_DEVICE uint64_t load_relaxed(const uint64_t *p)
