@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -46,10 +47,10 @@ static int lock_name(const char *name)
 }
 
 /* The memfd of that name among the descriptors of one process, opened, or -1. */
-static int find_in_process(const char *pid, const char *link)
+static int find_in_process(pid_t pid, const char *link)
 {
 	char path[PATH_MAX], target[PATH_MAX];
-	snprintf(path, sizeof path, "/proc/%s/fd", pid);
+	snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
 	DIR *folder = opendir(path);
 	if (!folder)
 		return -1;
@@ -66,24 +67,36 @@ static int find_in_process(const char *pid, const char *link)
 	return found;
 }
 
-static int find(const char *name)
+/* Processes of this user, at most `room`; how many. */
+static size_t list_processes(pid_t *pids, size_t room)
 {
-	char link[PATH_MAX];
-	snprintf(link, sizeof link, "/memfd:%s (deleted)", name);
 	DIR *folder = opendir("/proc");
-	if (!folder)
-		return -1;
-	int found = -1;
-	for (struct dirent *entry; found < 0 && (entry = readdir(folder));) {
+	size_t n = 0;
+	for (struct dirent *entry; folder && n < room && (entry = readdir(folder));) {
 		struct stat status;
 		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
 			continue;
-		if (fstatat(dirfd(folder), entry->d_name, &status, 0) != 0 ||
-		    status.st_uid != geteuid())
-			continue;
-		found = find_in_process(entry->d_name, link);
+		if (fstatat(dirfd(folder), entry->d_name, &status, 0) == 0 &&
+		    status.st_uid == geteuid())
+			pids[n++] = atoi(entry->d_name);
 	}
-	closedir(folder);
+	if (folder)
+		closedir(folder);
+	return n;
+}
+
+/* From the last process to the first: the ranks of a job start one after the other. */
+static int find(const char *name)
+{
+	enum { ROOM = 65536 };
+	char link[PATH_MAX];
+	snprintf(link, sizeof link, "/memfd:%s (deleted)", name);
+	pid_t *pids = malloc(ROOM * sizeof *pids);
+	size_t n = pids ? list_processes(pids, ROOM) : 0;
+	int found = -1;
+	while (n && found < 0)
+		found = find_in_process(pids[--n], link);
+	free(pids);
 	return found;
 }
 

@@ -7,6 +7,7 @@
 #include "emulator/settings.h"
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,6 +39,17 @@ static struct strait_emu_object *object_of(int fd, const struct label *label)
 	return object;
 }
 
+/* So that a program which takes new memory for zero finds out. */
+static int poison(int fd, size_t bytes)
+{
+	static char page[65536];
+	memset(page, 0xff, sizeof page);
+	for (size_t done = 0; done < bytes; done += sizeof page)
+		if (pwrite(fd, page, sizeof page, (off_t)done) != sizeof page)
+			return -1;
+	return 0;
+}
+
 struct strait_emu_object *strait_emu_object_new(unsigned device, size_t bytes)
 {
 	size_t limit = (size_t)strait_emu_settings_get()->memory_mib << 20;
@@ -49,7 +61,8 @@ struct strait_emu_object *strait_emu_object_new(unsigned device, size_t bytes)
 	struct label label = {MAGIC, bytes, strait_emu_machine_id(), device};
 	struct strait_emu_object *object = NULL;
 	if (ftruncate(fd, (off_t)(5 * bytes + LABEL_BYTES)) == 0 &&
-	    pwrite(fd, &label, sizeof label, (off_t)(5 * bytes)) == sizeof label)
+	    pwrite(fd, &label, sizeof label, (off_t)(5 * bytes)) == sizeof label &&
+	    (!strait_emu_settings_get()->poison || poison(fd, bytes) == 0))
 		object = object_of(fd, &label);
 	if (object)
 		used[device] += bytes;
