@@ -20,7 +20,8 @@ struct strait_limits {
 /* A grid, and how a message is cut for it. */
 struct strait_shape {
 	unsigned n_blocks, n_threads; /* threads: a multiple of 32 */
-	uint64_t chunk_units;         /* allreduce_simple */
+	uint64_t slice;               /* see struct strait_allreduce_args */
+	uint32_t chunk;
 };
 
 struct strait_algorithm {

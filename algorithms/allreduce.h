@@ -13,7 +13,10 @@ struct strait_allreduce_args {
 	const void *send; /* aligned to the element */
 	void *recv;       /* may equal send */
 	uint64_t count;   /* elements; 0: the kernel does nothing */
-	/* allreduce_simple: 16-byte units that a block moves to each peer in a step; at most
-	 * bulk_slot_bytes / 16. */
-	uint32_t chunk_units, reserved;
+	/* How the message is cut; divided on the host, since a 64-bit division takes a third of a
+	 * microsecond here. allreduce_ll: `chunk` 8-byte words for each block allreduce_ll_twoshot:
+	 * `slice` words for each rank, `chunk` words of every slice for each block
+	 * allreduce_simple: `chunk` 16-byte units that a block moves to each peer in a step */
+	uint64_t slice;
+	uint32_t chunk, reserved;
 };

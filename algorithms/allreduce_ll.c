@@ -3,7 +3,7 @@
  * one slot a block. */
 #include "algorithms/algorithm.h"
 
-enum { WORD = 8, PACKET = 16, WORDS_PER_BLOCK = 512, MOST_THREADS = 1024 };
+enum { WORD = 8, PACKET = 16, WORDS_PER_BLOCK = 256, MOST_THREADS = 512 };
 
 bool strait_allreduce_ll_shape(const struct strait_limits *limits, uint64_t bytes,
 			       struct strait_shape *ret)
@@ -14,6 +14,7 @@ bool strait_allreduce_ll_shape(const struct strait_limits *limits, uint64_t byte
 	const uint64_t per_block = (n_words + shape.n_blocks - 1) / shape.n_blocks;
 	if (limits->n_ranks > 1 && per_block * PACKET > limits->packet_slot_bytes)
 		return false;
+	shape.chunk = per_block;
 	*ret = shape;
 	return true;
 }

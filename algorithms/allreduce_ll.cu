@@ -28,7 +28,7 @@ struct allreduce_ll {
 	STRAIT_DEVICE allreduce_ll(const strait_allreduce_args &args, coop group)
 	    : a(args), g(group), scratch{args.communicator, block_index()}, round(scratch, group),
 	      own(args.reduction),
-	      mine(div_up(args.count, word<Element>::n_elements), block_index(), n_blocks()),
+	      mine(div_up(args.count, word<Element>::n_elements), block_index(), args.chunk),
 	      wait(args.communicator.abort_word)
 	{
 	}
@@ -91,7 +91,7 @@ struct allreduce_ll {
 	}
 
 	/* The own contribution to words i, i + size, ... of the block. */
-	STRAIT_DEVICE void read_own(uint64_t (&w)[batch], uint64_t i) const
+	STRAIT_DEVICE void read_own(uint64_t (&w)[batch], unsigned i) const
 	{
 		STRAIT_UNROLL
 		for (unsigned k = 0; k < batch; k++)
@@ -107,7 +107,7 @@ struct allreduce_ll {
 
 	STRAIT_DEVICE void send(uint64_t (&w)[batch]) const
 	{
-		for (uint64_t i = g.rank; i < mine.n;) {
+		for (unsigned i = g.rank; i < mine.n;) {
 			STRAIT_ROLLED
 			for (unsigned j = 1; j < a.communicator.n_ranks; j++) {
 				const unsigned peer =
@@ -132,7 +132,7 @@ struct allreduce_ll {
 		const unsigned peer = a.communicator.rank ^ 1;
 		const strait_bits128 *from =
 			scratch.packets(a.communicator.rank, peer, round.parity);
-		for (uint64_t i = g.rank; i < mine.n; i += batch * g.size) {
+		for (unsigned i = g.rank; i < mine.n; i += batch * g.size) {
 			strait_bits128 seen[batch];
 			STRAIT_UNROLL
 			for (unsigned k = 0; k < batch; k++)
@@ -160,7 +160,7 @@ struct allreduce_ll {
 	/* More: one word at a time, packets of several peers in flight. */
 	STRAIT_DEVICE void receive_from_all()
 	{
-		for (uint64_t i = g.rank; i < mine.n; i += g.size) {
+		for (unsigned i = g.rank; i < mine.n; i += g.size) {
 			const uint64_t mine_own = own(words::read(a.send, a.count, mine.first + i));
 			word_reduction<Element, Operation> sum(a.reduction);
 			if (!reduce_packets(sum, scratch, round, i, mine_own, wait))
@@ -173,7 +173,7 @@ struct allreduce_ll {
 } // namespace strait
 
 #define INSTANCE(element, operation)                                                               \
-	STRAIT_KERNEL(strait_allreduce_ll_##element##_##operation, strait_allreduce_args, 1024)    \
+	STRAIT_KERNEL(strait_allreduce_ll_##element##_##operation, strait_allreduce_args, 512)     \
 	{                                                                                          \
 		if (a.count)                                                                       \
 			strait::allreduce_ll<strait::element_##element,                            \

@@ -15,6 +15,8 @@ bool strait_allreduce_ll_twoshot_shape(const struct strait_limits *limits, uint6
 	const uint64_t per_block = (slice + shape.n_blocks - 1) / shape.n_blocks;
 	if (limits->n_ranks > 1 && per_block * PACKET > limits->packet_slot_bytes / 2)
 		return false;
+	shape.slice = slice;
+	shape.chunk = per_block;
 	*ret = shape;
 	return true;
 }

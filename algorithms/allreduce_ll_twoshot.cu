@@ -32,9 +32,8 @@ struct allreduce_ll_twoshot {
 	    : a(args), g(thread_group), scratch{args.communicator, block_index()},
 	      round(scratch, thread_group), own(args.reduction), rank(args.communicator.rank),
 	      n_ranks(args.communicator.n_ranks),
-	      n_words(div_up(args.count, word<Element>::n_elements)),
-	      slice_words(div_up(n_words, n_ranks)), mine(slice_words, block_index(), n_blocks()),
-	      wait(args.communicator.abort_word)
+	      n_words(div_up(args.count, word<Element>::n_elements)), slice_words(args.slice),
+	      mine(slice_words, block_index(), args.chunk), wait(args.communicator.abort_word)
 	{
 	}
 
@@ -42,12 +41,12 @@ struct allreduce_ll_twoshot {
 	{
 		if (!round.begin(scratch, g, wait))
 			return;
-		for (uint64_t i = g.rank; i < mine.n; i += g.size)
+		for (unsigned i = g.rank; i < mine.n; i += g.size)
 			send_contributions(i);
-		for (uint64_t i = g.rank; i < mine.n; i += g.size)
+		for (unsigned i = g.rank; i < mine.n; i += g.size)
 			if (!reduce_own(i))
 				return;
-		for (uint64_t i = g.rank; i < mine.n; i += g.size)
+		for (unsigned i = g.rank; i < mine.n; i += g.size)
 			if (!receive_results(i))
 				return;
 	}
@@ -55,7 +54,7 @@ struct allreduce_ll_twoshot {
       private:
 	/* Word i of this block's share of the slice of `owner`; may lie behind the end of the
 	 * buffer. */
-	STRAIT_DEVICE uint64_t word_of(unsigned owner, uint64_t i) const
+	STRAIT_DEVICE uint64_t word_of(unsigned owner, unsigned i) const
 	{
 		return owner * slice_words + mine.first + i;
 	}
@@ -69,7 +68,7 @@ struct allreduce_ll_twoshot {
 		       a.communicator.packet_slot_bytes / (2 * sizeof(strait_bits128));
 	}
 
-	STRAIT_DEVICE void send_contributions(uint64_t i) const
+	STRAIT_DEVICE void send_contributions(unsigned i) const
 	{
 		STRAIT_ROLLED
 		for (unsigned base = 1; base < n_ranks; base += group) {
@@ -93,7 +92,7 @@ struct allreduce_ll_twoshot {
 		}
 	}
 
-	STRAIT_DEVICE bool reduce_own(uint64_t i)
+	STRAIT_DEVICE bool reduce_own(unsigned i)
 	{
 		const uint64_t index = word_of(rank, i);
 		if (index >= n_words)
@@ -111,7 +110,7 @@ struct allreduce_ll_twoshot {
 		return true;
 	}
 
-	STRAIT_DEVICE bool receive_results(uint64_t i)
+	STRAIT_DEVICE bool receive_results(unsigned i)
 	{
 		STRAIT_ROLLED
 		for (unsigned base = 1; base < n_ranks; base += group) {

@@ -26,7 +26,7 @@ namespace strait
 
 template <class Element, class Operation>
 struct allreduce_simple {
-	static constexpr unsigned in_flight = 4; /* units that a thread loads before it stores */
+	static constexpr unsigned in_flight = 8; /* units that a thread loads before it stores */
 	enum phase { contributions, results };
 	using words = user_words<Element>;
 
@@ -48,25 +48,27 @@ struct allreduce_simple {
 
 	STRAIT_DEVICE void run()
 	{
-		/* A step of all blocks and ranks covers this many units; the last step may end
+		/* A step of all blocks and ranks covers `stride` units; the last step may end
 		 * early. */
-		const uint64_t block_units = n_ranks * a.chunk_units;
+		const uint64_t block_units = n_ranks * a.chunk;
 		const uint64_t first = block_index() * block_units,
 			       stride = n_blocks() * block_units;
-		const uint64_t n_steps = first < n_units ? div_up(n_units - first, stride) : 0;
-		if (n_steps == 0)
+		const uint64_t lag = STRAIT_BULK_LAG * stride;
+		if (first >= n_units)
 			return;
-		for (uint64_t k = 0; k < n_steps + 2 * STRAIT_BULK_LAG; k++) {
+		/* The steps that are pushed, reduced and collected begin at `at`, at - lag and at -
+		 * 2 lag. */
+		for (uint64_t at = first; at < first + 2 * lag || at - 2 * lag < n_units;
+		     at += stride) {
 			if (!round.begin())
 				return;
-			if (k < n_steps)
-				stage<pushing>(round.iteration, first + k * stride);
-			if (k >= STRAIT_BULK_LAG && k - STRAIT_BULK_LAG < n_steps)
-				stage<reducing>(round.iteration - STRAIT_BULK_LAG,
-						first + (k - STRAIT_BULK_LAG) * stride);
-			if (k >= 2 * STRAIT_BULK_LAG)
+			if (at < n_units)
+				stage<pushing>(round.iteration, at);
+			if (at >= first + lag && at - lag < n_units)
+				stage<reducing>(round.iteration - STRAIT_BULK_LAG, at - lag);
+			if (at >= first + 2 * lag)
 				stage<collecting>(round.iteration - 2 * STRAIT_BULK_LAG,
-						  first + (k - 2 * STRAIT_BULK_LAG) * stride);
+						  at - 2 * lag);
 			round.end();
 		}
 		round.finish();
@@ -95,9 +97,9 @@ struct allreduce_simple {
 
 	STRAIT_DEVICE unsigned chunk_units(uint64_t from_unit) const
 	{
-		return from_unit >= n_units                  ? 0
-		       : n_units - from_unit < a.chunk_units ? n_units - from_unit
-							     : a.chunk_units;
+		return from_unit >= n_units            ? 0
+		       : n_units - from_unit < a.chunk ? n_units - from_unit
+						       : a.chunk;
 	}
 
 	/* Whether the step at unit `at` can be moved by plain 16-byte accesses: buffers aligned,
@@ -105,7 +107,7 @@ struct allreduce_simple {
 	STRAIT_DEVICE bool is_plain(uint64_t at) const
 	{
 		return !own.scale && words::aligned(a.send, 16) && words::aligned(a.recv, 16) &&
-		       (at + n_ranks * a.chunk_units) * 2 * word<Element>::n_elements <= a.count;
+		       (at + n_ranks * a.chunk) * 2 * word<Element>::n_elements <= a.count;
 	}
 
 	template <bool Plain>
@@ -135,8 +137,8 @@ struct allreduce_simple {
 
 		STRAIT_DEVICE walk(const allreduce_simple &s, uint64_t from)
 		    : rank(s.rank), n_ranks(s.n_ranks), first(s.g.rank), stride(s.g.size),
-		      chunk(s.a.chunk_units), at(from), n_units(s.n_units),
-		      peer(s.g.rank < s.a.chunk_units ? 1 : s.n_ranks), unit(s.g.rank)
+		      chunk(s.a.chunk), at(from), n_units(s.n_units),
+		      peer(s.g.rank < s.a.chunk ? 1 : s.n_ranks), unit(s.g.rank)
 		{
 		}
 		STRAIT_DEVICE unsigned owner() const { return rotated(rank, peer, n_ranks); }
@@ -207,63 +209,81 @@ struct allreduce_simple {
 		}
 	}
 
-	/* Several units of few ranks, or few units of many ranks, in flight. */
+	/* Several units of few ranks, or one unit of many ranks, in flight. */
 	template <bool Plain>
 	STRAIT_DEVICE void reduce(uint64_t slot, uint64_t at) const
 	{
-		if (Plain && n_ranks == 2)
-			reduce_by<Plain, 2, 2>(slot, at);
+		if (n_ranks == 2)
+			reduce_few<Plain, 4, 2>(slot, at);
+		else if (n_ranks <= 4)
+			reduce_few<Plain, 2, 4>(slot, at);
 		else
-			reduce_by<Plain, Plain ? 2 : 1, 4>(slot, at);
+			reduce_many<Plain>(slot, at);
 	}
 
+	/* At most Group ranks: N units at a time. */
 	template <bool Plain, unsigned N, unsigned Group>
-	STRAIT_DEVICE void reduce_by(uint64_t slot, uint64_t at) const
+	STRAIT_DEVICE void reduce_few(uint64_t slot, uint64_t at) const
 	{
-		const uint64_t from_unit = at + rank * a.chunk_units;
+		const uint64_t from_unit = at + rank * a.chunk;
 		const unsigned n = chunk_units(from_unit);
 		STRAIT_ROLLED
 		for (unsigned i = g.rank; i < n; i += N * g.size) {
 			strait_bits128 v[N][Group];
 			STRAIT_UNROLL
-			for (unsigned k = 0; k < N; k++)
-				if (i + k * g.size < n)
-					read_group<Plain>(v[k], slot, from_unit, i + k * g.size, 0);
+			for (unsigned k = 0; k < N; k++) {
+				STRAIT_UNROLL
+				for (unsigned r = 0; r < Group; r++)
+					v[k][r] = i + k * g.size < n
+							  ? read_from<Plain>(r, slot, from_unit,
+									     i + k * g.size)
+							  : strait_bits128{0, 0};
+			}
 			STRAIT_UNROLL
-			for (unsigned k = 0; k < N; k++)
-				if (i + k * g.size < n)
-					put<Plain>(reduced<Plain>(v[k], slot, from_unit,
-								  i + k * g.size),
-						   slot, from_unit, i + k * g.size);
+			for (unsigned k = 0; k < N; k++) {
+				if (i + k * g.size >= n)
+					continue;
+				word_reduction<Element, Operation> lo(a.reduction), hi(a.reduction);
+				add(lo, hi, v[k], 0);
+				put<Plain>({lo.result(), hi.result()}, slot, from_unit,
+					   i + k * g.size);
+			}
 		}
 	}
 
-	/* What ranks first, first + 1, ... contribute to unit i of the own chunk. */
-	template <bool Plain, unsigned Group>
-	STRAIT_DEVICE void read_group(strait_bits128 (&v)[Group], uint64_t slot, uint64_t from_unit,
-				      unsigned i, unsigned first) const
+	/* Any number of ranks: a group of them at a time. */
+	template <bool Plain>
+	STRAIT_DEVICE void reduce_many(uint64_t slot, uint64_t at) const
 	{
-		STRAIT_UNROLL
-		for (unsigned k = 0; k < Group; k++) {
-			if (first + k == rank)
-				v[k] = read<Plain>(from_unit + i);
-			else if (first + k < n_ranks)
-				v[k] = load(scratch.bulk(rank, contributions, first + k, slot) + i);
-		}
-	}
-
-	template <bool Plain, unsigned Group>
-	STRAIT_DEVICE strait_bits128 reduced(strait_bits128 (&v)[Group], uint64_t slot,
-					     uint64_t from_unit, unsigned i) const
-	{
-		word_reduction<Element, Operation> lo(a.reduction), hi(a.reduction);
-		add(lo, hi, v, 0);
+		constexpr unsigned group = 4;
+		const uint64_t from_unit = at + rank * a.chunk;
+		const unsigned n = chunk_units(from_unit);
 		STRAIT_ROLLED
-		for (unsigned first = Group; first < n_ranks; first += Group) {
-			read_group<Plain>(v, slot, from_unit, i, first);
-			add(lo, hi, v, first);
+		for (unsigned i = g.rank; i < n; i += g.size) {
+			word_reduction<Element, Operation> lo(a.reduction), hi(a.reduction);
+			STRAIT_ROLLED
+			for (unsigned first = 0; first < n_ranks; first += group) {
+				strait_bits128 v[group];
+				STRAIT_UNROLL
+				for (unsigned r = 0; r < group; r++)
+					v[r] = read_from<Plain>(first + r, slot, from_unit, i);
+				add(lo, hi, v, first);
+			}
+			put<Plain>({lo.result(), hi.result()}, slot, from_unit, i);
 		}
-		return {lo.result(), hi.result()};
+	}
+
+	/* What a rank contributes to unit i of the own chunk; nothing from ranks that do not exist.
+	 */
+	template <bool Plain>
+	STRAIT_DEVICE strait_bits128 read_from(unsigned from, uint64_t slot, uint64_t from_unit,
+					       unsigned i) const
+	{
+		if (from == rank)
+			return read<Plain>(from_unit + i);
+		if (from < n_ranks)
+			return load(scratch.bulk(rank, contributions, from, slot) + i);
+		return {0, 0};
 	}
 
 	template <unsigned Group>

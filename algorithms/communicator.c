@@ -236,7 +236,8 @@ static int launch_allreduce(struct strait_communicator *c, const struct strait_r
 		.send = request->send,
 		.recv = request->recv,
 		.count = request->count,
-		.chunk_units = shape->chunk_units,
+		.slice = shape->slice,
+		.chunk = shape->chunk,
 	};
 	struct strait_order_call call;
 	int r = strait_order_begin(&c->order, request->stream, &call);

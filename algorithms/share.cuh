@@ -15,15 +15,16 @@ STRAIT_DEVICE uint64_t div_up(uint64_t a, uint64_t b)
 	return (a + b - 1) / b;
 }
 
-/* Part `index` of `n_parts` nearly equal, contiguous parts of `total`; the last ones may be empty.
- */
+/* Part `index` of `total`, cut into parts of `per_part`; the last ones may be short or empty. */
 struct share {
-	uint64_t first, n;
-	STRAIT_DEVICE share(uint64_t total, unsigned index, unsigned n_parts)
+	uint64_t first;
+	unsigned n;
+	STRAIT_DEVICE share(uint64_t total, unsigned index, unsigned per_part)
+	    : first(static_cast<uint64_t>(index) * per_part),
+	      n(first >= total             ? 0
+		: total - first < per_part ? total - first
+					   : per_part)
 	{
-		const uint64_t per_part = div_up(total, n_parts);
-		first = index * per_part;
-		n = first >= total ? 0 : total - first < per_part ? total - first : per_part;
 	}
 };
 

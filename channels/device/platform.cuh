@@ -26,9 +26,9 @@ struct alignas(16) strait_bits128 {
 #define STRAIT_BUILD_ID_LINKAGE __device__
 #define STRAIT_UNROLL _Pragma("unroll")
 #define STRAIT_ROLLED _Pragma("unroll 1")
-/* No minimum of blocks: the register count is what the limit of threads allows. */
-#define STRAIT_KERNEL(name, Arguments, max_threads)               \
-	extern "C" __global__ void __launch_bounds__(max_threads) \
+/* One block of a kernel on a multiprocessor is enough: registers as many as the threads leave. */
+#define STRAIT_KERNEL(name, Arguments, max_threads)                  \
+	extern "C" __global__ void __launch_bounds__(max_threads, 1) \
 		name(const __grid_constant__ Arguments a)
 #define STRAIT_SHARED(Type, name) __shared__ Type name
 
