@@ -23,6 +23,9 @@ bool strait_allreduce_simple_shape(const struct strait_limits *limits, uint64_t 
 		return false;
 	if (most_chunk > cap / UNIT)
 		most_chunk = cap / UNIT;
+	/* Every thread gets as many units of a chunk as the others. */
+	if (most_chunk > n_threads)
+		most_chunk = most_chunk / n_threads * n_threads;
 	/* One unit a thread and chunk at least; more blocks before larger chunks. */
 	uint64_t n_blocks = n_units / (n_ranks * n_threads);
 	if (n_blocks > limits->max_blocks)
