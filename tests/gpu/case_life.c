@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators that come and go, and ranks that die. */
 #include "tests/gpu/case.h"
+#include <dirent.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,4 +78,168 @@ void case_killed_rank_sigterm(void)
 	(void)strait_gpu->cuStreamSynchronize(me->stream);
 	for (;;)
 		pause_us(100000);
+}
+
+static size_t free_bytes(void)
+{
+	size_t free_now, total;
+
+	GPU(cuMemGetInfo, &free_now, &total);
+	return free_now;
+}
+
+/* Device memory that is free when no rank is at work. */
+static size_t free_bytes_of_all(void)
+{
+	size_t bytes;
+
+	barrier();
+	bytes = free_bytes();
+	barrier();
+	return bytes;
+}
+
+static void use(ncclComm_t comm, uint64_t k)
+{
+	call_check(comm, me->stream, &(struct call){.type = STRAIT_FLOAT32, .count = 1000, .k = k});
+}
+
+void case_many_communicators(void)
+{
+	enum { MOST = 64 };
+	const int n = (int)pick(MOST, 16);
+	ncclComm_t comms[MOST];
+	size_t before, after;
+	int n_devices = 1, sharing;
+
+	GPU(cuDeviceGetCount, &n_devices);
+	/* Free memory is that of the device on GPUs; the emulator counts each process by itself. */
+	sharing = me->emulator && !me->threads ? 1 : (me->n + n_devices - 1) / n_devices;
+	use(comms[0] = communicator_new(), 0); /* what is needed once is not counted */
+	before = free_bytes_of_all();
+	for (int i = 1; i < n; i++) {
+		comms[i] = communicator_new();
+		use(comms[i], (uint64_t)i);
+	}
+	after = free_bytes_of_all();
+	for (int i = 0; i < n; i++)
+		use(comms[i], (uint64_t)i + 100);
+	for (int i = n - 1; i >= 0; i--)
+		communicator_free(comms[i]);
+	note("%d communicators, %.1f MiB of device memory each", n,
+	     (double)(before - after) / (n - 1) / sharing / (1 << 20));
+	MUST_SAY(after <= before &&
+			 (before - after) / (size_t)(n - 1) / (size_t)sharing <= 32 << 20,
+		 "%zu bytes of device memory for %d communicators of %d ranks", before - after,
+		 n - 1, sharing);
+}
+
+static int entries_of(const char *folder)
+{
+	DIR *entries = opendir(folder);
+	int n = 0;
+
+	MUST(entries);
+	while (readdir(entries))
+		n++;
+	closedir(entries);
+	return n;
+}
+
+static int mappings(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	int n = 0, c;
+
+	MUST(maps);
+	while ((c = getc(maps)) != EOF)
+		n += c == '\n';
+	fclose(maps);
+	return n;
+}
+
+struct possession {
+	size_t free_bytes;
+	int descriptors, threads, mappings;
+};
+
+static struct possession possess(void)
+{
+	struct possession now;
+
+	barrier();
+	now.free_bytes = free_bytes();
+	now.descriptors = entries_of("/proc/self/fd");
+	now.threads = entries_of("/proc/self/task");
+	now.mappings = mappings();
+	barrier();
+	return now;
+}
+
+void case_create_and_destroy(void)
+{
+	const int n = (int)pick(200, 60);
+	struct possession early = {0}, late;
+
+	for (int i = 0; i < n; i++) {
+		ncclComm_t comm = communicator_new();
+
+		use(comm, (uint64_t)i);
+		communicator_free(comm);
+		if (i == n / 10)
+			early = possess();
+	}
+	late = possess();
+	note("%d rounds: %+.1f MiB, %+d descriptors, %+d threads, %+d mappings", n - n / 10 - 1,
+	     ((double)early.free_bytes - (double)late.free_bytes) / (1 << 20),
+	     late.descriptors - early.descriptors, late.threads - early.threads,
+	     late.mappings - early.mappings);
+	MUST_SAY(late.free_bytes + (8 << 20) >= early.free_bytes,
+		 "device memory: %zu free, then %zu", early.free_bytes, late.free_bytes);
+	MUST_SAY(late.descriptors <= early.descriptors + 4, "descriptors: %d, then %d",
+		 early.descriptors, late.descriptors);
+	MUST_SAY(late.threads <= early.threads + 1, "threads: %d, then %d", early.threads,
+		 late.threads);
+	MUST_SAY(late.mappings <= early.mappings + 20, "mappings: %d, then %d", early.mappings,
+		 late.mappings);
+}
+
+/* One rank was started with another setting: all are refused, or all agree and are exact. */
+static void meet_with_other_settings(void)
+{
+	ncclUniqueId ids[BOARD_RANKS];
+	ncclResult_t results[BOARD_RANKS];
+	ncclComm_t comm = NULL;
+
+	if (me->n < 2) {
+		skip("needs 2 ranks");
+		return;
+	}
+	if (me->number == 0)
+		NCCL(GetUniqueId, &ids[0]);
+	share(ids, sizeof(*ids));
+	say("creating a communicator");
+	results[me->number] = me->library->CommInitRank(&comm, me->n, ids[0], me->number);
+	share(results, sizeof(*results));
+	for (int r = 0; r < me->n; r++)
+		MUST_SAY((results[r] == ncclSuccess) == (results[0] == ncclSuccess),
+			 "rank %d got %d, rank 0 got %d", r, (int)results[r], (int)results[0]);
+	if (results[0] != ncclSuccess) {
+		note("refused: %s", me->library->GetLastError(NULL));
+		return;
+	}
+	for (uint64_t k = 0; k < 10; k++)
+		use(comm, k);
+	communicator_free(comm);
+	note("agreed");
+}
+
+void case_settings_differ(void)
+{
+	meet_with_other_settings();
+}
+
+void case_forced_path_differs(void)
+{
+	meet_with_other_settings();
 }

@@ -72,3 +72,76 @@ void case_unaligned(void)
 		}
 	communicator_free(comm);
 }
+
+/* Rank r and call j use another kind of memory each; the sizes span all algorithms. */
+void case_mixed_memory(void)
+{
+	const size_t most = pick(4 << 20, 256 << 10);
+	unsigned r = (unsigned)me->number;
+	ncclComm_t comm = communicator_new();
+
+	for (unsigned j = 0; j < N_MEMORIES; j++)
+		for (size_t bytes = 1 << 10; bytes <= most; bytes *= 4)
+			check(comm, (struct call){.type = STRAIT_BFLOAT16,
+						  .count = bytes / 2,
+						  .in_place = (j + r) % 3 == 0,
+						  .send_memory = (r + j) % N_MEMORIES,
+						  .recv_memory = (r + 2 * j + 1) % N_MEMORIES,
+						  .send_offset = 2 * (r % 5),
+						  .recv_offset = 2 * (r % 3)});
+	communicator_free(comm);
+}
+
+void case_memory_kinds(void)
+{
+	const size_t most = pick(8 << 20, 256 << 10);
+	ncclComm_t comm = communicator_new();
+
+	for (unsigned memory = 0; memory < N_MEMORIES; memory++)
+		for (size_t bytes = 8; bytes <= most; bytes *= 32)
+			for (int in_place = 0; in_place < 2; in_place++)
+				check(comm, (struct call){.type = STRAIT_FLOAT32,
+							  .count = bytes / 4,
+							  .in_place = in_place,
+							  .send_memory = memory,
+							  .recv_memory = memory});
+	communicator_free(comm);
+}
+
+/* 1 byte to `most`, as many of each magnitude. */
+static size_t random_bytes(uint64_t *random, size_t most)
+{
+	size_t magnitude = (size_t)1
+			   << random_next(random) % (unsigned)(64 - __builtin_clzll(most));
+	size_t bytes = magnitude + random_next(random) % magnitude;
+
+	return bytes < most ? bytes : most;
+}
+
+/* The shared state of the random numbers gives what has to be equal; a rank's own, the rest. */
+void case_soak(void)
+{
+	uint64_t shared = me->seed, own = me->seed * 1000 + (uint64_t)me->number + 1;
+	const size_t n = pick(1500, 120), most = pick(8 << 20, 64 << 10);
+	ncclComm_t comm = communicator_new();
+
+	for (size_t i = 0; i < n; i++) {
+		enum strait_type type = random_next(&shared) % STRAIT_N_TYPES;
+		enum strait_reduction_kind reduction = random_next(&shared) % STRAIT_N_REDUCTIONS;
+		size_t element = strait_reference_type_bytes(type);
+		struct call call = {
+			.type = type,
+			.reduction = reduction,
+			.count = (random_bytes(&shared, most) + element - 1) / element,
+			.in_place = random_next(&own) % 2,
+			.send_memory = random_next(&own) % N_MEMORIES,
+			.recv_memory = random_next(&own) % N_MEMORIES,
+			.send_offset = random_next(&own) % 64 * element,
+			.recv_offset = random_next(&own) % 64 * element,
+		};
+
+		check(comm, call);
+	}
+	note("%zu calls of 1 byte to %zu KiB", n, most >> 10);
+	communicator_free(comm);
+}

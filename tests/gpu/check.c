@@ -149,10 +149,10 @@ void series_check(const struct series *series, uint64_t k, const void *got, cons
 		 mismatch.got, mismatch.expected);
 }
 
-ncclResult_t series_reduce(const struct series *series, CUdeviceptr from, CUdeviceptr to,
-			   ncclComm_t comm, CUstream stream)
+void series_reduce(const struct series *series, CUdeviceptr from, CUdeviceptr to, ncclComm_t comm,
+		   CUstream stream)
 {
-	return me->library->AllReduce((void *)from, (void *)to, series->count,
-				      (ncclDataType_t)series->reference.type,
-				      (ncclRedOp_t)series->reference.reduction, comm, stream);
+	NCCL(AllReduce, (void *)from, (void *)to, series->count,
+	     (ncclDataType_t)series->reference.type, (ncclRedOp_t)series->reference.reduction, comm,
+	     stream);
 }

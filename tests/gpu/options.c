@@ -3,9 +3,11 @@
 #include "tests/gpu/options.h"
 #include "bench/report.h"
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char usage[] =
 	"usage: cases [OPTIONS] [CASE...]    all cases when none is named\n"
@@ -18,7 +20,18 @@ static const char usage[] =
 	"  --gpu             do nothing (exit status 77) where there is no real GPU\n"
 	"  --no-mps          leave MPS alone\n";
 
-enum option_code { LIST = 256, RANKS, THREADS, LIB, SEED, PATIENCE, ONLY_GPU, NO_MPS, WORKER, HELP };
+enum option_code {
+	LIST = 256,
+	RANKS,
+	THREADS,
+	LIB,
+	SEED,
+	PATIENCE,
+	ONLY_GPU,
+	NO_MPS,
+	WORKER,
+	HELP
+};
 
 static const struct option long_options[] = {
 	{"list", no_argument, NULL, LIST},
@@ -131,4 +144,17 @@ void worker_place_parse(const char *text, struct worker_place *ret)
 		   &ret->n_threads, &ret->n_devices, &ret->emulator, &ret->board_fd,
 		   ret->rendezvous) != 7)
 		bench_die("--worker is for the launcher only");
+}
+
+const char *options_library(const struct options *options, char *room)
+{
+	char program[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
+
+	if (options->library || length < 0)
+		return options->library;
+	program[length] = '\0';
+	*strrchr(program, '/') = '\0';
+	snprintf(room, PATH_MAX + 32, "%s/../../libnccl.so.2", program);
+	return access(room, R_OK) == 0 ? room : NULL;
 }

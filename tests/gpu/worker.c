@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <signal.h>
-#include <unistd.h>
 
 struct worker {
 	const struct options *options;
@@ -84,20 +83,6 @@ static void *member_main(void *argument)
 	return NULL;
 }
 
-/* Beside the program, in ../lib, or at the root of the build folder. */
-static const char *library_path(const char *wanted, char *found)
-{
-	char program[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
-
-	if (wanted || length < 0)
-		return wanted;
-	program[length] = '\0';
-	*strrchr(program, '/') = '\0';
-	snprintf(found, PATH_MAX + 32, "%s/../../libnccl.so.2", program);
-	return access(found, R_OK) == 0 ? found : NULL;
-}
-
 int worker_main(const struct options *options)
 {
 	struct worker worker = {.options = options};
@@ -113,7 +98,7 @@ int worker_main(const struct options *options)
 	if (strait_gpu_load() < 0)
 		bench_die("%s", strait_status_message());
 	extra_load();
-	bench_library_open(library_path(options->library, path), &worker.library);
+	bench_library_open(options_library(options, path), &worker.library);
 	for (int i = 0; i < worker.place.n_threads; i++) {
 		members[i] = (struct member){.worker = &worker, .number = i};
 		if (pthread_create(&members[i].thread, NULL, member_main, &members[i]) != 0)
