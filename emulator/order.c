@@ -2,7 +2,8 @@
 /*
  * The weak memory of device.h.
  *
- * Delayed stores: a store to weak memory goes into the fiber's buffer; a barrier moves it to the
+ * Delayed stores: a store to weak memory goes into the fiber's buffer (one of 16 becomes visible at
+ * once, before older ones and before the block's other threads run); a barrier moves it to the
  * block's; a release commits both in random order, an idle round a random half. A store to the same
  * word commits the older one first, so one address keeps its order, and a load looks through the
  * own buffers first.
@@ -194,6 +195,10 @@ void strait_emu_store_relaxed(void *address, uint64_t value, unsigned bytes)
 		return;
 	}
 	settle(fiber, store.address, bytes);
+	if (!(strait_emu_block_random(block) & 15)) {
+		commit(block, &store, clock_next());
+		return;
+	}
 	if (fiber->n_stores == STRAIT_EMU_FIBER_STORES)
 		evict(block, fiber);
 	fiber->stores[fiber->n_stores++] = store;
