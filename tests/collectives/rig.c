@@ -10,8 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_SECONDS = 60 };
-
+static unsigned most_seconds = 60;
 static char note[1024];
 
 void rig_note(const char *format, ...)
@@ -21,6 +20,11 @@ void rig_note(const char *format, ...)
 	va_start(list, format);
 	vsnprintf(note, sizeof(note), format, list);
 	va_end(list);
+}
+
+void rig_limit(unsigned seconds)
+{
+	most_seconds = seconds;
 }
 
 void rig_die(const char *format, ...)
@@ -68,7 +72,7 @@ void rig_init(struct rig *rig, int n_ranks)
 	ncclComm_t comms[RIG_MOST_RANKS];
 
 	signal(SIGALRM, on_alarm);
-	alarm(MOST_SECONDS);
+	alarm(most_seconds);
 	memset(rig, 0, sizeof(*rig));
 	rig->n_ranks = n_ranks;
 	RIG_GPU(cuInit(0));
@@ -99,7 +103,7 @@ static void free_arenas(struct rig *rig)
 
 void rig_deinit(struct rig *rig)
 {
-	alarm(MOST_SECONDS);
+	alarm(most_seconds);
 	for (int r = 0; r < rig->n_ranks; r++)
 		RIG_NCCL(ncclCommDestroy(rig->ranks[r].comm));
 	free_arenas(rig);
@@ -148,7 +152,7 @@ void rig_copy_out(const struct rig *rig, int rank, void *to, CUdeviceptr from, s
 
 void rig_wait(const struct rig *rig)
 {
-	alarm(MOST_SECONDS);
+	alarm(most_seconds);
 	for (int r = 0; r < rig->n_ranks; r++) {
 		rig_enter(rig, r);
 		RIG_GPU(cuStreamSynchronize(rig->ranks[r].stream));

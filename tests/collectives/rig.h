@@ -36,6 +36,9 @@ struct rig {
 void rig_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void rig_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
+/* Of a wait, instead of a minute. */
+void rig_limit(unsigned seconds);
+
 #define RIG_GPU(call) rig_check_gpu(call, #call)
 #define RIG_NCCL(call) rig_check_nccl(call, #call)
 void rig_check_gpu(CUresult result, const char *what);
