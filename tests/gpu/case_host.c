@@ -22,6 +22,10 @@ void test_case_environment(const struct test_case *test, int rank, int n_ranks)
 		setenv("STRAIT_SCRATCH_SIZE", "8M", 1);
 	if (test->run == case_forced_path_differs && other)
 		setenv("STRAIT_ALGORITHM", "allreduce_simple", 1);
+	/* Ranks of one process wait for each other: no two of their streams may share a queue, of
+	 * which a client of MPS has few. */
+	if (test->run == case_one_thread)
+		setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
 }
 
 static void blame(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -78,7 +82,7 @@ static int compare_programs(const char *library)
 {
 	static const char *const programs[][2] = {
 		{"bash", "bash -c 'echo $((6 * 7)); exit 3'"},
-		{"ls", "ls -l /"},
+		{"ls", "ls -l /usr"},
 		{"python3", "python3 -c 'import sys; print(sys.version); sys.exit(4)'"},
 		{"gcc", "gcc --version"},
 		{"nvidia-smi", "nvidia-smi -L"},
@@ -119,16 +123,13 @@ static void look_inside(const char *library)
 static void look_for_contexts(const char *library)
 {
 	static struct result list;
-	char pid[32];
 
 	if (host_emulator || !is_there("nvidia-smi"))
 		return;
-	run("bash -c 'nvidia-smi --query-compute-apps=pid --format=csv,noheader; echo self $$'",
+	run("bash -c 'nvidia-smi --query-compute-apps=pid --format=csv,noheader | grep -qx $$ && "
+	    "echo found'",
 	    library, &list);
-	if (sscanf(strstr(list.output, "self ") ? strstr(list.output, "self ") : "", "self %31s",
-		   pid) != 1)
-		blame("nvidia-smi says %.60s. ", list.output);
-	else if (strstr(list.output, pid) != strstr(list.output, "self ") + 5)
+	if (strstr(list.output, "found"))
 		blame("a shell has a context on a GPU. ");
 }
 

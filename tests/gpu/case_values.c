@@ -122,7 +122,7 @@ static size_t random_bytes(uint64_t *random, size_t most)
 void case_soak(void)
 {
 	uint64_t shared = me->seed, own = me->seed * 1000 + (uint64_t)me->number + 1;
-	const size_t n = pick(1500, 120), most = pick(8 << 20, 64 << 10);
+	const size_t n = pick(3000, 200), most = pick(8 << 20, 64 << 10);
 	ncclComm_t comm = communicator_new();
 
 	for (size_t i = 0; i < n; i++) {

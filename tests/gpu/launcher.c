@@ -107,6 +107,13 @@ static bool is_alone(int number)
 					   CASE_FRESH | CASE_PROCESSES | CASE_OUTSIDE);
 }
 
+/* Threads of one context cannot free memory while another's kernel waits for them. */
+static bool threads_would_block(const struct launcher *launcher)
+{
+	return launcher->options->threads && !launcher->machine.emulator &&
+	       launcher->n_ranks > launcher->machine.n_devices;
+}
+
 /* Judges at least the first of the cases; returns how many. */
 static int run_some(struct launcher *launcher, const int *cases, int n)
 {
@@ -119,6 +126,9 @@ static int run_some(struct launcher *launcher, const int *cases, int n)
 	if (launcher->options->threads && test->flags & (CASE_PROCESSES | CASE_LAUNCHER))
 		outcomes[0] =
 			(struct outcome){.kind = OUTCOME_SKIP, .text = "for ranks as processes"};
+	else if (threads_would_block(launcher))
+		outcomes[0] = (struct outcome){.kind = OUTCOME_SKIP,
+					       .text = "ranks as threads need a GPU each"};
 	else if (test->flags & CASE_LAUNCHER)
 		run_in_launcher(launcher, test, &outcomes[0]);
 	else

@@ -184,13 +184,41 @@ static bool is_wanted_end(const struct session *session, int process, int status
 	return flags & CASE_TERMINATES && session->terminated && WTERMSIG(status) == SIGTERM;
 }
 
+static bool has_reason(const struct session *session, int process)
+{
+	int first = session->options->threads ? 0 : process;
+	int last = session->options->threads ? session->n_ranks - 1 : process;
+
+	for (int r = first; r <= last; r++)
+		/* pairs with the release in fail() */
+		if (atomic_load_explicit(&session->board->ranks[r].failed, memory_order_acquire))
+			return true;
+	return false;
+}
+
+/* An end that the case does not want. A rank with a reason is named for that; see tell_reasons().
+ */
+static void blame_end(struct session *session, int process, int status)
+{
+	const char *what = session->options->threads ? "the process of ranks from" : "rank";
+	const char *phase = session->board->ranks[process].phase;
+
+	if (has_reason(session, process))
+		return;
+	if (WIFSIGNALED(status))
+		blame(session, "%s %d was killed by signal %d (%s)", what, process,
+		      WTERMSIG(status), phase);
+	else if (WEXITSTATUS(status) != 1) /* 1: lost another rank, which is named */
+		blame(session, "%s %d ended with status %d (%s)", what, process,
+		      WEXITSTATUS(status), phase);
+}
+
 /* Returns whether a process ended in a way that it should not. */
 static bool reap(struct session *session)
 {
 	bool wrong = false;
 
 	for (int p = 0; p < session->n_processes; p++) {
-		struct board_entry *entry = &session->board->ranks[p];
 		int status;
 
 		if (!session->pids[p] ||
@@ -201,15 +229,7 @@ static bool reap(struct session *session)
 		if (is_wanted_end(session, p, status))
 			continue;
 		wrong = true;
-		/* A rank with a reason is named for that; see tell_reasons(). */
-		if (atomic_load_explicit(&entry->failed, memory_order_acquire) ||
-		    session->options->threads)
-			continue;
-		if (WIFSIGNALED(status))
-			blame(session, "rank %d was killed by signal %d%s%s", p, WTERMSIG(status),
-			      *entry->phase ? " while " : "", entry->phase);
-		else if (WEXITSTATUS(status) != 1) /* 1: lost another rank, which is named */
-			blame(session, "rank %d ended with status %d", p, WEXITSTATUS(status));
+		blame_end(session, p, status);
 	}
 	return wrong;
 }
