@@ -3,6 +3,7 @@
  * nothing here. */
 #include "tests/collectives/deck.h"
 #include "channels/layout.h"
+#include <inttypes.h>
 #include <string.h>
 
 enum { MOST_SEARCHED = 16 << 20, N_RANDOM_COUNTS = 8 };
@@ -112,21 +113,22 @@ static void shuffle(struct deck *deck, int *indices, int n)
 	}
 }
 
-void deck_init(struct deck *deck, const struct strait_algorithm *algorithm, int n_ranks,
-	       uint64_t scratch_bytes, double most_cost, uint64_t seed)
+void deck_init(struct deck *deck, const struct strait_algorithm *algorithm,
+	       const struct deck_limits *limits, double most_cost, uint64_t seed)
 {
+	const uint64_t which = (uint64_t)(algorithm - strait_algorithms);
 	struct strait_layout layout;
 
 	memset(deck, 0, sizeof(*deck));
 	deck->algorithm = algorithm;
 	deck->most_cost = most_cost;
-	deck->random =
-		rig_mix(seed, (uint64_t)n_ranks * 1000 + (uint64_t)(algorithm - strait_algorithms));
-	if (strait_layout_compute(n_ranks, RIG_BLOCKS, scratch_bytes, &layout))
-		rig_die("%llu bytes of scratch are too few", (unsigned long long)scratch_bytes);
-	deck->limits = (struct strait_limits){.n_ranks = n_ranks,
-					      .max_blocks = RIG_BLOCKS,
-					      .max_threads = RIG_THREADS,
+	deck->random = rig_mix(seed, (uint64_t)limits->n_ranks * 1000 + which);
+	if (strait_layout_compute(limits->n_ranks, (int)limits->blocks, limits->scratch_bytes,
+				  &layout))
+		rig_die("%" PRIu64 " bytes of scratch are too few", limits->scratch_bytes);
+	deck->limits = (struct strait_limits){.n_ranks = limits->n_ranks,
+					      .max_blocks = limits->blocks,
+					      .max_threads = limits->threads,
 					      .packet_slot_bytes = layout.packet_slot_bytes,
 					      .bulk_slot_bytes = layout.bulk_slot_bytes};
 	find_edges(deck);

@@ -25,9 +25,14 @@ struct deck {
 	int counts[DECK_MOST_COUNTS], pairs[DECK_PAIRS]; /* shuffled indices */
 };
 
-/* What the ranks of a rig agree on with `scratch_bytes` of scratch. */
-void deck_init(struct deck *deck, const struct strait_algorithm *algorithm, int n_ranks,
-	       uint64_t scratch_bytes, double most_cost, uint64_t seed);
+/* What the ranks agree on. */
+struct deck_limits {
+	int n_ranks;
+	unsigned blocks, threads;
+	uint64_t scratch_bytes;
+};
+void deck_init(struct deck *deck, const struct strait_algorithm *algorithm,
+	       const struct deck_limits *limits, double most_cost, uint64_t seed);
 void deck_deal(struct deck *deck, struct collective_case *ret);
 /* Case number i of all pairs x counts, with the rest drawn. False: no more. Dear ones are left out.
  */

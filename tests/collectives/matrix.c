@@ -5,6 +5,7 @@
  * must say that the forced algorithm ran.
  *
  *   matrix [--seed S] [--samples N] [--full] [--algorithm NAME] [--ranks N] [--scratch BYTES]
+ *          [--blocks N] [--threads N]
  *   matrix --weak FIRST:N      seeds of the emulator's order of memory, a few cases each on 2 and 4
  * ranks matrix --algorithm NAME --case 'TEXT'     one case, as a failure prints it
  */
@@ -19,6 +20,7 @@
 struct options {
 	uint64_t seed, scratch_bytes;
 	int samples, ranks;
+	unsigned blocks, threads;
 	bool full;
 	const char *algorithm, *text;
 	int first_weak, n_weak;
@@ -47,8 +49,8 @@ static void set_environment(const struct job *job)
 
 	setenv("STRAIT_ALGORITHM", job->algorithm->name, 1);
 	set_number("STRAIT_SCRATCH_SIZE", job->options->scratch_bytes);
-	set_number("STRAIT_EMULATOR_SMS", RIG_BLOCKS);
-	set_number("STRAIT_EMULATOR_BLOCK_THREADS", RIG_THREADS);
+	set_number("STRAIT_EMULATOR_SMS", job->options->blocks);
+	set_number("STRAIT_EMULATOR_BLOCK_THREADS", job->options->threads);
 	set_number("STRAIT_EMULATOR_SEED", job->weak_seed ? job->weak_seed : job->options->seed);
 	if (job->report) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fileno(job->report));
@@ -61,9 +63,10 @@ static void note_case(const struct job *job, const struct collective_case *c)
 	char text[512];
 
 	case_text(c, text, sizeof(text));
-	rig_note("--seed %" PRIu64 " --scratch %" PRIu64 " --algorithm %s --case '%s'",
+	rig_note("--seed %" PRIu64 " --scratch %" PRIu64
+		 " --blocks %u --threads %u --algorithm %s --case '%s'",
 		 job->weak_seed ? job->weak_seed : job->options->seed, job->options->scratch_bytes,
-		 job->algorithm->name, text);
+		 job->options->blocks, job->options->threads, job->algorithm->name, text);
 }
 
 /* Calls of the forced algorithm that the library counted. */
@@ -85,12 +88,13 @@ static unsigned long long run_cases(const struct job *job, struct rig *rig)
 {
 	const struct options *options = job->options;
 	unsigned long long n_native = 0;
+	const struct deck_limits limits = {job->n_ranks, options->blocks, options->threads,
+					   options->scratch_bytes};
 	struct collective_case c;
 	struct deck deck;
 	uint64_t position = 0;
 
-	deck_init(&deck, job->algorithm, job->n_ranks, options->scratch_bytes,
-		  options->full ? 2e7 : 2e6, options->seed);
+	deck_init(&deck, job->algorithm, &limits, options->full ? 2e7 : 2e6, options->seed);
 	for (int i = 0; options->full || i < options->samples; i++) {
 		if (!options->full)
 			deck_deal(&deck, &c);
@@ -236,10 +240,17 @@ static int weaken(const struct options *options, const struct strait_algorithm *
 
 static bool parse(int argc, char **argv, struct options *o)
 {
-	static const struct option names[] = {
-		{"seed", 1, NULL, 's'},      {"samples", 1, NULL, 'n'}, {"full", 0, NULL, 'f'},
-		{"algorithm", 1, NULL, 'a'}, {"ranks", 1, NULL, 'r'},   {"scratch", 1, NULL, 'm'},
-		{"case", 1, NULL, 'c'},      {"weak", 1, NULL, 'w'},    {0}};
+	static const struct option names[] = {{"seed", 1, NULL, 's'},
+					      {"samples", 1, NULL, 'n'},
+					      {"full", 0, NULL, 'f'},
+					      {"algorithm", 1, NULL, 'a'},
+					      {"ranks", 1, NULL, 'r'},
+					      {"scratch", 1, NULL, 'm'},
+					      {"blocks", 1, NULL, 'b'},
+					      {"threads", 1, NULL, 't'},
+					      {"case", 1, NULL, 'c'},
+					      {"weak", 1, NULL, 'w'},
+					      {0}};
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", names, NULL)) != -1)
@@ -262,6 +273,12 @@ static bool parse(int argc, char **argv, struct options *o)
 		case 'm':
 			o->scratch_bytes = strtoull(optarg, NULL, 0);
 			break;
+		case 'b':
+			o->blocks = (unsigned)atoi(optarg);
+			break;
+		case 't':
+			o->threads = (unsigned)atoi(optarg);
+			break;
 		case 'c':
 			o->text = optarg;
 			break;
@@ -277,7 +294,11 @@ static bool parse(int argc, char **argv, struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options options = {.seed = 1, .scratch_bytes = 1 << 20, .samples = 6 * DECK_PAIRS};
+	struct options options = {.seed = 1,
+				  .scratch_bytes = 1 << 20,
+				  .samples = 6 * DECK_PAIRS,
+				  .blocks = 4,
+				  .threads = 64};
 	int n_failed = 0, n_done = 0;
 
 	if (!parse(argc, argv, &options)) {

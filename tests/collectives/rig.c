@@ -2,6 +2,7 @@
 /* Copies go over the rank's own stream: those of pageable memory on the default stream may return
  * too early. */
 #include "tests/collectives/rig.h"
+#include "algorithms/algorithm.h"
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -215,6 +216,24 @@ bool rig_fork(void (*body)(void *), void *argument)
 	if (WIFSIGNALED(status))
 		fprintf(stderr, "FAILED a child: signal %d\n", WTERMSIG(status));
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+int rig_each_algorithm(void (*body)(void *), void *argument)
+{
+	int n_failed = 0;
+
+	setenv("STRAIT_SCRATCH_SIZE", "1M", 1);
+	for (int i = 0; i <= STRAIT_N_ALGORITHMS; i++) {
+		const char *name = strait_algorithms[i].name;
+
+		if (name)
+			setenv("STRAIT_ALGORITHM", name, 1);
+		else
+			unsetenv("STRAIT_ALGORITHM");
+		rig_note("%s", name ? name : "own choice");
+		n_failed += !rig_fork(body, argument);
+	}
+	return n_failed;
 }
 
 uint64_t rig_random(uint64_t *state)

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RIG_MOST_RANKS = 8, RIG_BLOCKS = 4, RIG_THREADS = 64 };
+enum { RIG_MOST_RANKS = 8 };
 
 struct rig_rank {
 	CUcontext context;
@@ -64,6 +64,10 @@ void rig_free_graphs(const struct rig *rig, CUgraphExec *graphs);
 
 /* Runs body(argument) in a child and waits. True: it ended with exit code 0. */
 bool rig_fork(void (*body)(void *), void *argument);
+
+/* Runs body(argument) in a child for each algorithm, forced, and once with the library's own
+ * choice, on 1 MiB of scratch. Returns how many failed. */
+int rig_each_algorithm(void (*body)(void *), void *argument);
 
 /* A small generator: the same numbers everywhere. */
 uint64_t rig_random(uint64_t *state);

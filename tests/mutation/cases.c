@@ -4,7 +4,8 @@
  * series of sends of one rank alone, around the renewal of the packet inboxes, with another seed of
  * the emulator for each process.
  *
- *   mutation-cases FIRST:N      stops at the first failure with code 1 and says which seed it took
+ *   mutation-cases FIRST:N SECONDS      stops at the first failure with code 1 and says which seed
+ * it took
  */
 #include "tests/collectives/case.h"
 #include "algorithms/algorithm.h"
@@ -12,11 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_SENDS = 8, MOST_WORDS = 4000, N_RENEWALS = 8, LIMIT_SECONDS = 4 };
+enum { N_SENDS = 8, MOST_WORDS = 4000, N_RENEWALS = 8 };
 
 struct job {
 	const char *algorithm;
 	unsigned long seed;
+	unsigned limit_s; /* a longer wait is a hang */
 };
 
 static void sum_calls(struct rig *rig, const struct job *job, size_t count, int n_calls)
@@ -97,7 +99,7 @@ static void run(void *argument)
 	setenv("STRAIT_ALGORITHM", job->algorithm, 1);
 	setenv("STRAIT_SCRATCH_SIZE", "1M", 1);
 	setenv("STRAIT_SKIP_PROBE", "1", 1);
-	rig_limit(LIMIT_SECONDS);
+	rig_limit(job->limit_s);
 	if (strcmp(job->algorithm, "allreduce_ll") == 0)
 		for (int i = 0; i < N_RENEWALS; i++)
 			renew(job);
@@ -113,12 +115,14 @@ static void run(void *argument)
 int main(int argc, char **argv)
 {
 	unsigned long first, n;
+	unsigned limit_s;
 
-	if (argc != 2 || sscanf(argv[1], "%lu:%lu", &first, &n) != 2)
+	if (argc != 3 || sscanf(argv[1], "%lu:%lu", &first, &n) != 2 ||
+	    sscanf(argv[2], "%u", &limit_s) != 1)
 		return 2;
 	for (unsigned long seed = first; seed < first + n; seed++)
 		for (const struct strait_algorithm *a = strait_algorithms; a->name; a++) {
-			struct job job = {a->name, seed};
+			struct job job = {a->name, seed, limit_s};
 
 			if (!rig_fork(run, &job)) {
 				printf("caught after %lu seeds by %s\n", seed - first + 1, a->name);

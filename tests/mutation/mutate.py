@@ -40,6 +40,8 @@ EARLY = [
 ]
 # (file, change): why no test can tell. Few!
 SUPERFLUOUS = {}
+# A wait that takes longer is a hang: about a hundred times what the longest takes.
+MUTANT_LIMIT_S = 4
 ONE_WAY = {'strait_allreduce_ll_i64_sum': 'one_way_packets', 'strait_allreduce_simple_i64_sum': 'one_way_bulk'}
 INSTANCES = '/* SPDX-License-Identifier: Apache-2.0 */\nINSTANCE(f32, sum)\n'
 
@@ -119,11 +121,11 @@ class Bench:
                              '-isystem', o.cuda, '-o', self.module, os.path.join(self.folder, 'module.cpp'),
                              os.path.join(o.emulator_folder, 'libcuda.so.1')], check=True)
 
-    def run(self, seeds):
+    def run(self, seeds, limit_s):
         """(failed, what the cases said)"""
         environment = dict(os.environ, STRAIT_EMULATOR_KERNELS=self.module,
                            STRAIT_EMULATOR_MACHINE=f'mutation-{os.getpid()}')
-        result = subprocess.run([self.options.cases, f'1:{seeds}'], env=environment, capture_output=True, text=True,
+        result = subprocess.run([self.options.cases, f'1:{seeds}', str(limit_s)], env=environment, capture_output=True, text=True,
                                 errors='replace', timeout=600)
         said = (result.stdout.strip().split('\n') or [''])[-1]
         where = next((line for line in result.stderr.split('\n') if line.startswith(('FAILED', 'HUNG'))), '')
@@ -133,7 +135,7 @@ class Bench:
         self.write(path, text)
         try:
             self.compile()
-            return self.run(seeds)
+            return self.run(seeds, MUTANT_LIMIT_S)
         finally:
             os.remove(os.path.join(self.folder, path))
 
@@ -160,7 +162,7 @@ def main():
 def run_all(options, bench):
     begin = time.monotonic()
     bench.compile()
-    failed, said, where = bench.run(options.seeds)
+    failed, said, where = bench.run(options.seeds, 60)
     print(f'unchanged: {said} {where} ({time.monotonic() - begin:.1f} s)', flush=True)
     if failed:
         return 1
