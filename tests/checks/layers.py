@@ -30,6 +30,8 @@ ALLOWED = {
     'tests/': CONTRACTS + ['tests/', 'bench/', 'algorithms/'],
     # It asks for the largest messages of each algorithm, which follow from the map of the scratch.
     'tests/collectives/': CONTRACTS + ['tests/', 'bench/', 'algorithms/', 'channels/layout.h'],
+    # A program like the benchmark, with kernels of its own.
+    'tests/gpu/': CONTRACTS + ['tests/gpu/', 'bench/', 'channels/device/platform.cuh'],
     'tests/unit/': LIBRARY + ['tests/', 'bench/', 'emulator/'],
     'tests/abi/': ['tests/', 'shim/nccl_abi.h', 'algorithms/request.h'],
     'tests/emulator/': ['tests/', 'emulator/'],

@@ -148,6 +148,8 @@ void worker_place_parse(const char *text, struct worker_place *ret)
 
 const char *options_library(const struct options *options, char *room)
 {
+	static const char *const places[] = {"libnccl.so.2", "../lib/libnccl.so.2",
+					     "../../libnccl.so.2"};
 	char program[PATH_MAX];
 	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
 
@@ -155,6 +157,10 @@ const char *options_library(const struct options *options, char *room)
 		return options->library;
 	program[length] = '\0';
 	*strrchr(program, '/') = '\0';
-	snprintf(room, PATH_MAX + 32, "%s/../../libnccl.so.2", program);
-	return access(room, R_OK) == 0 ? room : NULL;
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+		snprintf(room, PATH_MAX + 32, "%s/%s", program, places[i]);
+		if (access(room, R_OK) == 0)
+			return room;
+	}
+	return NULL;
 }

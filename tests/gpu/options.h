@@ -28,8 +28,8 @@ struct worker_place {
 void worker_place_print(const struct worker_place *place, char *ret, size_t size);
 void worker_place_parse(const char *text, struct worker_place *ret);
 
-/* The library under test: what was asked for, or where a build folder has it; NULL: beside the
- * program or in ../lib. `room` holds PATH_MAX + 32 bytes. */
+/* The library under test: what was asked for, or what lies beside the program, in ../lib, or at the
+ * root of a build folder; NULL if there is none. `room` holds PATH_MAX + 32 bytes. */
 const char *options_library(const struct options *options, char *room);
 
 /* Runs the cases of the options as the process of --worker. Returns the exit status. */
