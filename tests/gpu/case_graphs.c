@@ -6,26 +6,6 @@
 
 enum { PATTERNS = 61 };
 
-/* While a thread captures in global mode, no other may call what a capture forbids: the barriers
- * keep ranks that are threads apart. */
-static void begin(CUstream stream)
-{
-	barrier();
-	GPU(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-}
-
-static CUgraphExec end(CUstream stream)
-{
-	CUgraphExec exec;
-	CUgraph graph;
-
-	GPU(cuStreamEndCapture, stream, &graph);
-	barrier();
-	GPU(cuGraphInstantiateWithFlags, &exec, graph, 0);
-	GPU(cuGraphDestroy, graph);
-	return exec;
-}
-
 static void *pinned_new(size_t bytes)
 {
 	void *host;
@@ -44,9 +24,9 @@ static void replay(ncclComm_t comm, size_t count, size_t n_replays, bool late)
 	uint64_t random = me->seed;
 	CUgraphExec graph;
 
-	begin(me->stream);
+	capture_begin(me->stream);
 	series_reduce(&series, input.at, output.at, comm, me->stream);
-	graph = end(me->stream);
+	graph = capture_end(me->stream);
 	for (uint64_t k = 0; k < n_replays; k++) {
 		uint64_t choice = random_next(&random);
 
@@ -140,10 +120,10 @@ static void replay_three(struct part *parts, CUgraphExec graph, size_t n_replays
 
 static CUgraphExec capture_three(struct part *parts, ncclComm_t comm)
 {
-	begin(me->stream);
+	capture_begin(me->stream);
 	for (int i = 0; i < 3; i++)
 		part_reduce(&parts[i], comm, me->stream);
-	return end(me->stream);
+	return capture_end(me->stream);
 }
 
 void case_graph_of_three(void)
@@ -181,7 +161,7 @@ void case_first_in_capture(void)
 
 	barrier();
 	before = free_bytes();
-	begin(me->stream);
+	capture_begin(me->stream);
 	for (int i = 0; i < 3; i++)
 		part_reduce(&parts[i], comm, me->stream);
 	GPU(cuStreamEndCapture, me->stream, &captured);
@@ -215,10 +195,10 @@ static struct lane lane_new(size_t bytes, ncclComm_t comm)
 	GPU(cuStreamCreate, &lane.stream, CU_STREAM_NON_BLOCKING);
 	for (int i = 0; i < IN_GRAPH; i++)
 		lane.parts[i] = part_new(STRAIT_FLOAT16, bytes);
-	begin(lane.stream);
+	capture_begin(lane.stream);
 	for (int i = 0; i < IN_GRAPH; i++)
 		part_reduce(&lane.parts[i], comm, lane.stream);
-	lane.graph = end(lane.stream);
+	lane.graph = capture_end(lane.stream);
 	return lane;
 }
 

@@ -16,39 +16,28 @@ static void expect_death(void)
 	atomic_store_explicit(&me->board->ranks[me->number].dying, 1, memory_order_release);
 }
 
-/* Some right calls; then the last rank is gone, and the call of the others cannot end. */
-static ncclComm_t lose_a_rank(CUdeviceptr data)
+static ncclComm_t start_exactly(void)
 {
 	ncclComm_t comm = communicator_new();
-	ncclResult_t result;
 
 	for (uint64_t k = 0; k < pick(200, 5); k++)
 		call_check(comm, me->stream,
 			   &(struct call){.type = STRAIT_FLOAT32, .count = COUNT, .k = k});
-	if (me->number == me->n - 1) {
-		expect_death();
-		raise(SIGKILL);
-	}
-	result = me->library->AllReduce((void *)data, (void *)data, COUNT, ncclFloat, ncclSum, comm,
-					me->stream);
-	MUST(result == ncclSuccess ||
-	     result == ncclRemoteError); /* an error if the loss is known already */
 	return comm;
 }
 
-void case_killed_rank(void)
+static ncclResult_t reduce(CUdeviceptr data, ncclComm_t comm)
 {
-	struct buffer data = buffer_new(MEMORY_DEVICE, COUNT * sizeof(float), 0);
-	ncclResult_t state = ncclSuccess;
-	double start, told, aborted;
-	ncclComm_t comm;
+	return me->library->AllReduce((void *)data, (void *)data, COUNT, ncclFloat, ncclSum, comm,
+				      me->stream);
+}
 
-	if (me->n < 2) {
-		skip("needs 2 ranks");
-		return;
-	}
-	comm = lose_a_rank(data.at);
-	start = now_s();
+/* A survivor is told, and an abort frees what waits. */
+static void survive(ncclComm_t comm)
+{
+	ncclResult_t state = ncclSuccess;
+	double start = now_s(), told, aborted;
+
 	say("waiting for the error");
 	while (state == ncclSuccess && now_s() - start < 10)
 		NCCL(CommGetAsyncError, comm, &state);
@@ -62,6 +51,52 @@ void case_killed_rank(void)
 	while (strait_gpu->cuStreamQuery(me->stream) == CUDA_ERROR_NOT_READY)
 		MUST_SAY(now_s() - start < 30, "the stream is not ready 30 s after the loss");
 	note("told after %.2f s, abort took %.2f s", told, aborted - told);
+}
+
+/* Between two calls; the next call of the others cannot end. */
+static ncclComm_t lose_a_rank(CUdeviceptr data)
+{
+	ncclComm_t comm = start_exactly();
+	ncclResult_t result;
+
+	if (me->number == me->n - 1) {
+		expect_death();
+		raise(SIGKILL);
+	}
+	result = reduce(data, comm);
+	/* An error if the loss is known already. */
+	MUST(result == ncclSuccess || result == ncclRemoteError);
+	return comm;
+}
+
+void case_killed_rank(void)
+{
+	struct buffer data = buffer_new(MEMORY_DEVICE, COUNT * sizeof(float), 0);
+
+	if (me->n < 2)
+		skip("needs 2 ranks");
+	else
+		survive(lose_a_rank(data.at));
+}
+
+/* Dies while its own kernel waits for the others. */
+void case_killed_in_kernel(void)
+{
+	struct buffer data = buffer_new(MEMORY_DEVICE, COUNT * sizeof(float), 0);
+	ncclComm_t comm;
+
+	if (me->n < 2 || (me->shared && !me->emulator)) {
+		skip("needs 2 ranks, each with a GPU: MPS ends all of its clients then");
+		return;
+	}
+	comm = start_exactly();
+	if (me->number == me->n - 1) {
+		MUST(reduce(data.at, comm) == ncclSuccess);
+		MUST(strait_gpu->cuStreamQuery(me->stream) == CUDA_ERROR_NOT_READY);
+		expect_death();
+		raise(SIGKILL);
+	}
+	survive(comm);
 }
 
 void case_killed_rank_sigterm(void)

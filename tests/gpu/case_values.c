@@ -99,10 +99,11 @@ void case_memory_kinds(void)
 
 	for (unsigned memory = 0; memory < N_MEMORIES; memory++)
 		for (size_t bytes = 8; bytes <= most; bytes *= 32)
-			for (int in_place = 0; in_place < 2; in_place++)
+			for (int way = 0; way < 4; way++)
 				check(comm, (struct call){.type = STRAIT_FLOAT32,
 							  .count = bytes / 4,
-							  .in_place = in_place,
+							  .in_place = way % 2,
+							  .graph = way / 2,
 							  .send_memory = memory,
 							  .recv_memory = memory});
 	communicator_free(comm);

@@ -68,6 +68,24 @@ static ncclRedOp_t operator_new(const struct call *call, const struct strait_ref
 	return op;
 }
 
+static void run_call(const struct call *call, CUdeviceptr send, CUdeviceptr recv, ncclRedOp_t op,
+		     ncclComm_t comm, CUstream stream)
+{
+	CUgraphExec graph;
+
+	if (call->graph)
+		capture_begin(stream);
+	NCCL(AllReduce, (void *)send, (void *)recv, call->count, (ncclDataType_t)call->type, op,
+	     comm, stream);
+	if (call->graph) {
+		graph = capture_end(stream);
+		GPU(cuGraphLaunch, graph, stream);
+		wait_stream(stream);
+		GPU(cuGraphExecDestroy, graph);
+	}
+	wait_stream(stream);
+}
+
 void call_check(ncclComm_t comm, CUstream stream, const struct call *call)
 {
 	struct strait_reference reference = {call->type, call->reduction, me->n, call->k};
@@ -85,9 +103,7 @@ void call_check(ncclComm_t comm, CUstream stream, const struct call *call)
 		upload_guarded(&send, input);
 	}
 	upload_guarded(&recv, call->in_place ? input : poison);
-	NCCL(AllReduce, (void *)send.at, (void *)recv.at, call->count, (ncclDataType_t)call->type,
-	     op, comm, stream);
-	wait_stream(stream);
+	run_call(call, send.at, recv.at, op, comm, stream);
 	compare(call, &recv, "output", expected, ulp);
 	if (!call->in_place) {
 		compare(call, &send, "input", input, 0);

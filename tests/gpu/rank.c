@@ -180,6 +180,26 @@ void communicator_free(ncclComm_t comm)
 	say("checking");
 }
 
+/* While a thread captures in global mode, no other may call what a capture forbids: the barriers
+ * keep ranks that are threads apart. */
+void capture_begin(CUstream stream)
+{
+	barrier();
+	GPU(cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+CUgraphExec capture_end(CUstream stream)
+{
+	CUgraphExec exec;
+	CUgraph graph;
+
+	GPU(cuStreamEndCapture, stream, &graph);
+	barrier();
+	GPU(cuGraphInstantiateWithFlags, &exec, graph, 0);
+	GPU(cuGraphDestroy, graph);
+	return exec;
+}
+
 /* Mapped memory whose handle was made without a kind of export. */
 static CUdeviceptr virtual_new(size_t *bytes)
 {

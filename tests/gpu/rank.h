@@ -68,6 +68,10 @@ void wait_stream(CUstream stream);
 ncclComm_t communicator_new(void);
 void communicator_free(ncclComm_t comm);
 
+/* A capture in global mode, by all ranks at once. */
+void capture_begin(CUstream stream);
+CUgraphExec capture_end(CUstream stream);
+
 enum memory {
 	MEMORY_DEVICE,
 	MEMORY_VIRTUAL,
@@ -97,7 +101,7 @@ struct call {
 	enum strait_type type;
 	enum strait_reduction_kind reduction;
 	size_t count;
-	bool in_place;
+	bool in_place, graph; /* graph: captured and replayed, not called */
 	uint64_t k;
 	/* Where the payloads lie; the defaults are aligned device memory. */
 	enum memory send_memory, recv_memory;

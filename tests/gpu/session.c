@@ -171,13 +171,14 @@ static bool has_started(const struct session *session)
 /* Is this end what the case is about? */
 static bool is_wanted_end(const struct session *session, int process, int status)
 {
-	unsigned flags = case_at(session, session->current)->flags;
-	int dying =
-		atomic_load_explicit(&session->board->ranks[process].dying, memory_order_relaxed);
+	int number = session->cases[session->current];
+	unsigned flags = test_cases[number].flags;
+	bool skipped = atomic_load_explicit(&session->board->cases[number].verdict,
+					    memory_order_acquire) == VERDICT_SKIP;
 
 	if (WIFEXITED(status))
-		return WEXITSTATUS(status) == 0 && !(flags & CASE_TERMINATES);
-	if (!dying)
+		return WEXITSTATUS(status) == 0 && (skipped || !(flags & CASE_TERMINATES));
+	if (!atomic_load_explicit(&session->board->ranks[process].dying, memory_order_relaxed))
 		return false;
 	if (process == session->n_ranks - 1)
 		return flags & CASE_KILLS && WTERMSIG(status) == SIGKILL;
