@@ -213,16 +213,16 @@ struct allreduce_simple {
 	template <bool Plain>
 	STRAIT_DEVICE void reduce(uint64_t slot, uint64_t at) const
 	{
-		if (n_ranks == 2)
-			reduce_few<Plain, 4, 2>(slot, at);
-		else if (n_ranks <= 4)
-			reduce_few<Plain, 2, 4>(slot, at);
+		if (Plain && n_ranks == 2)
+			reduce_few<4, 2>(slot, at);
+		else if (Plain && n_ranks <= 4)
+			reduce_few<2, 4>(slot, at);
 		else
 			reduce_many<Plain>(slot, at);
 	}
 
 	/* At most Group ranks: N units at a time. */
-	template <bool Plain, unsigned N, unsigned Group>
+	template <unsigned N, unsigned Group>
 	STRAIT_DEVICE void reduce_few(uint64_t slot, uint64_t at) const
 	{
 		const uint64_t from_unit = at + rank * a.chunk;
@@ -235,8 +235,8 @@ struct allreduce_simple {
 				STRAIT_UNROLL
 				for (unsigned r = 0; r < Group; r++)
 					v[k][r] = i + k * g.size < n
-							  ? read_from<Plain>(r, slot, from_unit,
-									     i + k * g.size)
+							  ? read_from<true>(r, slot, from_unit,
+									    i + k * g.size)
 							  : strait_bits128{0, 0};
 			}
 			STRAIT_UNROLL
@@ -245,8 +245,8 @@ struct allreduce_simple {
 					continue;
 				word_reduction<Element, Operation> lo(a.reduction), hi(a.reduction);
 				add(lo, hi, v[k], 0);
-				put<Plain>({lo.result(), hi.result()}, slot, from_unit,
-					   i + k * g.size);
+				put<true>({lo.result(), hi.result()}, slot, from_unit,
+					  i + k * g.size);
 			}
 		}
 	}

@@ -73,15 +73,40 @@ static void log_creation(const struct strait_communicator *c, const struct strai
 		    layout->packet_slot_bytes, layout->bulk_slot_bytes, ms);
 }
 
+static int check_config(const struct strait_communicator_config *config)
+{
+	if (config->n_ranks > 1 && strait_params()->p2p_disable)
+		return strait_fail(
+			STRAIT_ERROR_USAGE,
+			"NCCL_P2P_DISABLE=1 forbids peer mappings, and standalone Strait has no "
+			"other path");
+	return 0;
+}
+
+/* What this rank does alone. A failure is for the others to hear of. */
+static int prepare_alone(struct strait_communicator *c,
+			 const struct strait_communicator_config *config, struct strait_member *own)
+{
+	int r = check_config(config);
+	if (!r)
+		r = strait_resources_new(c->context, c->device_ordinal, &c->resources);
+	if (!r)
+		r = STRAIT_GPU(cuStreamCreate, &c->stream, CU_STREAM_NON_BLOCKING);
+	if (!r)
+		r = strait_member_init(own, c->device_ordinal, config->max_blocks);
+	return strait_trace(r);
+}
+
 /* The ranks meet, and each learns who the others are. */
 static int meet(struct strait_communicator *c, const struct strait_communicator_config *config,
 		struct strait_member *members)
 {
-	const atomic_uint *give_up = config->cancel ? config->cancel : c->resources->abort_word;
-	int local = strait_member_init(&members[c->rank], c->device_ordinal, config->max_blocks);
+	static const atomic_uint never;
+	const int local = prepare_alone(c, config, &members[c->rank]);
 	if (c->n_ranks == 1)
 		return strait_trace(local);
-	int r = strait_bootstrap_new(config->id, c->rank, c->n_ranks, give_up, &c->bootstrap);
+	int r = strait_bootstrap_new(config->id, c->rank, c->n_ranks,
+				     config->cancel ? config->cancel : &never, &c->bootstrap);
 	if (!r)
 		r = strait_bootstrap_agree(c->bootstrap, local);
 	if (!r)
@@ -102,11 +127,7 @@ static int set_up(struct strait_communicator *c, const struct strait_communicato
 	struct strait_member members[STRAIT_MAX_RANKS] = {0};
 	struct strait_layout layout;
 	const double begin = now_ms();
-	int r = strait_resources_new(c->context, c->device_ordinal, &c->resources);
-	if (!r)
-		r = STRAIT_GPU(cuStreamCreate, &c->stream, CU_STREAM_NON_BLOCKING);
-	if (!r)
-		r = meet(c, config, members);
+	int r = meet(c, config, members);
 	if (!r)
 		r = strait_members_check(members, c->n_ranks, &c->limits);
 	if (!r)
@@ -131,26 +152,16 @@ static int set_up(struct strait_communicator *c, const struct strait_communicato
 	return 0;
 }
 
-static int check_config(const struct strait_communicator_config *config)
-{
-	if (config->n_ranks > STRAIT_MAX_RANKS)
-		return strait_fail(STRAIT_ERROR_USAGE,
-				   "%d ranks; Strait runs up to %d natively so far",
-				   config->n_ranks, STRAIT_MAX_RANKS);
-	if (config->n_ranks > 1 && strait_params()->p2p_disable)
-		return strait_fail(STRAIT_ERROR_USAGE, "NCCL_P2P_DISABLE=1 forbids peer mappings, "
-						       "and standalone Strait has no other path");
-	return 0;
-}
-
 int strait_communicator_new(const struct strait_communicator_config *config,
 			    struct strait_communicator **ret)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	struct strait_communicator *c;
-	int r = check_config(config);
-	if (r)
-		return strait_trace(r);
+	int r;
+	if (config->n_ranks > STRAIT_MAX_RANKS) /* for all ranks alike */
+		return strait_fail(STRAIT_ERROR_USAGE,
+				   "%d ranks; Strait runs up to %d natively so far",
+				   config->n_ranks, STRAIT_MAX_RANKS);
 	strait_resources_reap();
 	c = calloc(1, sizeof *c);
 	if (!c)
@@ -173,15 +184,22 @@ int strait_communicator_new(const struct strait_communicator_config *config,
 	return 0;
 }
 
-/* Until our kernels have left. One that waits for a lost peer is freed by the abort word. */
+/* Until our kernels have left. One that waits for a lost peer is freed by the abort word. After an
+ * abort only for a while: our kernels may be queued behind another communicator's, which waits for
+ * an abort of its own; then the resources wait for them without us. */
 static void wait_for_kernels(struct strait_communicator *c)
 {
+	enum { ABORTED_MS = 1000, PAUSE_NS = 20000 };
+	const double begin = now_ms();
 	if (!c->order.has_calls)
 		return;
 	while (strait_gpu->cuEventQuery(c->resources->done) == CUDA_ERROR_NOT_READY) {
 		if (strait_communicator_error(c))
 			strait_communicator_abort(c);
-		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+		if (atomic_load_explicit(c->resources->abort_word, memory_order_relaxed) &&
+		    now_ms() - begin > ABORTED_MS)
+			return;
+		nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
 	}
 }
 

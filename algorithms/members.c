@@ -50,6 +50,8 @@ int strait_member_init(struct strait_member *member, CUdevice device, int max_bl
 	return 0;
 }
 
+enum { SHARED_COMMUNICATORS = 2 };
+
 static bool same_gpu(const struct strait_member *a, const struct strait_member *b)
 {
 	return a->host == b->host && memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0;
@@ -99,9 +101,12 @@ int strait_members_check(const struct strait_member *members, int n_ranks,
 			if (r)
 				return strait_trace(r);
 		}
-		/* Kernels wait for each other, so the grids of all ranks of a GPU must fit it at
-		 * the same time. A block may take a whole multiprocessor. */
-		unsigned fit = members[i].n_multiprocessors / n_on_same_gpu(members, n_ranks, i);
+		/* Kernels wait for each other, so the grids of all ranks of a shared GPU must fit
+		 * it at the same time, a block taking a multiprocessor, and those of a second
+		 * communicator too. */
+		const int n_sharing = n_on_same_gpu(members, n_ranks, i);
+		unsigned fit = members[i].n_multiprocessors /
+			       (n_sharing > 1 ? SHARED_COMMUNICATORS * n_sharing : 1);
 		if (fit < 1)
 			fit = 1;
 		if (fit < limits.max_blocks)

@@ -48,19 +48,35 @@ static int add_capture(struct strait_order *order, struct strait_capture capture
 	return 0;
 }
 
-static int begin_captured(struct strait_order *order, struct strait_order_call *call)
+/* Whether work behind `node` is behind `earlier`, as far as a chain of single dependencies shows
+ * it: the usual case, in which an edge more would only slow the graph down. False where that takes
+ * long or the graph branches. */
+static bool is_behind(CUgraphNode node, CUgraphNode earlier)
+{
+	enum { MOST_STEPS = 256 };
+	for (int i = 0; i < MOST_STEPS; i++) {
+		size_t n = 1;
+		if (node == earlier)
+			return true;
+		if (strait_gpu->cuGraphNodeGetDependencies_(node, NULL, &n) != CUDA_SUCCESS ||
+		    n != 1 ||
+		    strait_gpu->cuGraphNodeGetDependencies_(node, &node, &n) != CUDA_SUCCESS)
+			return false;
+	}
+	return false;
+}
+
+static int begin_captured(struct strait_order *order, struct strait_order_call *call,
+			  const CUgraphNode *nodes, size_t n_nodes)
 {
 	struct strait_capture *capture = find_capture(order, call->capture_id);
-	/* A capturing stream cannot be asked for its id; its handle will do, since it outlives the
-	 * capture. */
-	call->stream_id = (uintptr_t)call->stream;
 	call->first_in_capture = !capture;
 	if (!capture)
 		return strait_trace(STRAIT_GPU(cuStreamWaitEvent, call->stream, order->done,
 					       CU_EVENT_WAIT_EXTERNAL));
-	/* The same stream is behind its own last call already. */
-	if (capture->stream == call->stream_id)
-		return 0;
+	for (size_t i = 0; i < n_nodes; i++)
+		if (is_behind(nodes[i], capture->last))
+			return 0;
 	return strait_trace(STRAIT_GPU(cuStreamUpdateCaptureDependencies_, call->stream,
 				       &capture->last, 1, CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
 }
@@ -84,15 +100,18 @@ int strait_order_begin(struct strait_order *order, CUstream stream,
 {
 	struct strait_order_call call = {.stream = stream};
 	CUstreamCaptureStatus status;
+	const CUgraphNode *nodes = NULL;
+	size_t n_nodes = 0;
 	int r = STRAIT_GPU(cuStreamGetCaptureInfo_, stream, &status, &call.capture_id, &call.graph,
-			   NULL, NULL);
+			   &nodes, &n_nodes);
 	if (r)
 		return strait_trace(r);
 	if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
 		return strait_fail(STRAIT_ERROR_CUDA,
 				   "the stream's capture was invalidated before this call");
 	call.captured = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-	r = call.captured ? begin_captured(order, &call) : begin_eager(order, &call);
+	r = call.captured ? begin_captured(order, &call, nodes, n_nodes)
+			  : begin_eager(order, &call);
 	if (r)
 		return strait_trace(r);
 	*ret_call = call;
@@ -126,8 +145,7 @@ static int end_captured(struct strait_order *order, const struct strait_order_ca
 		return strait_trace(r);
 	struct strait_capture *capture = find_capture(order, call->capture_id);
 	if (!capture) {
-		struct strait_capture fresh = {
-			.id = call->capture_id, .last = kernel, .stream = call->stream_id};
+		struct strait_capture fresh = {.id = call->capture_id, .last = kernel};
 		r = STRAIT_GPU(cuGraphAddEventRecordNode, &fresh.record, graph, &kernel, 1,
 			       order->done);
 		return strait_trace(r ? r : add_capture(order, fresh));
@@ -138,7 +156,6 @@ static int end_captured(struct strait_order *order, const struct strait_order_ca
 	if (r)
 		return strait_trace(r);
 	capture->last = kernel;
-	capture->stream = call->stream_id;
 	return 0;
 }
 
@@ -148,7 +165,8 @@ int strait_order_end(struct strait_order *order, const struct strait_order_call 
 			       : STRAIT_GPU(cuEventRecord, order->done, call->stream);
 	if (r)
 		return strait_trace(r);
-	order->last_stream = call->stream_id;
+	if (!call->captured)
+		order->last_stream = call->stream_id;
 	order->has_calls = true;
 	return 0;
 }

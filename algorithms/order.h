@@ -24,12 +24,11 @@ struct strait_capture {
 	cuuint64_t id;
 	CUgraphNode last;   /* kernel of the newest call in it */
 	CUgraphNode record; /* external event-record node behind it */
-	uint64_t stream;    /* id of the stream of the newest call */
 };
 
 struct strait_order {
 	CUevent done;
-	uint64_t last_stream; /* id of the newest call's stream */
+	uint64_t last_stream; /* id of the newest eager call's stream */
 	bool has_calls;
 	struct strait_capture *captures; /* newest last */
 	size_t n_captures, n_allocated;
@@ -38,7 +37,7 @@ struct strait_order {
 /* What a call needs between begin and end. */
 struct strait_order_call {
 	CUstream stream;
-	uint64_t stream_id;
+	uint64_t stream_id; /* eager only */
 	bool captured, first_in_capture;
 	cuuint64_t capture_id;
 	CUgraph graph; /* captured only */

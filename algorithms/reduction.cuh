@@ -134,13 +134,13 @@ struct word_reduction {
 		STRAIT_ROLLED
 		for (unsigned k = 0; k < n; k++) {
 			const storage v = word<Element>::get(w, k);
-			const storage magnitude =
-				r.division == STRAIT_DIVISION_SIGNED && v >> (8 * sizeof v - 1)
-					? static_cast<storage>(0 - v)
-					: v;
+			/* The minimum is its own magnitude, so the sign is kept apart. */
+			const bool negative =
+				r.division == STRAIT_DIVISION_SIGNED && v >> (8 * sizeof v - 1);
+			const storage magnitude = negative ? static_cast<storage>(0 - v) : v;
 			const storage quotient = static_cast<storage>(magnitude / r.divisor);
 			quotients |= word<Element>::put(
-				magnitude == v ? quotient : static_cast<storage>(0 - quotient), k);
+				negative ? static_cast<storage>(0 - quotient) : quotient, k);
 		}
 		return quotients;
 	}

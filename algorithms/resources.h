@@ -16,6 +16,7 @@ struct strait_resources {
 	atomic_int n_references;
 	CUcontext context;
 	CUdevice device;
+	struct host_words *words;
 	atomic_uint *abort_word; /* host memory, mapped: kernels poll it */
 	uint32_t *failures;      /* host memory, mapped: what the probe found, by rank */
 	CUdeviceptr abort_word_device, failures_device;
@@ -30,7 +31,7 @@ int strait_resources_new(CUcontext context, CUdevice device, struct strait_resou
 struct strait_resources *strait_resources_ref(struct strait_resources *resources);
 /* Drops a reference; callable from a driver's callback. NULL is fine. */
 struct strait_resources *strait_resources_unref(struct strait_resources *resources);
-/* Frees what nobody refers to any more. */
+/* Frees what nobody refers to any more and no kernel uses. */
 void strait_resources_reap(void);
 /* Ties a reference to the life of a graph that is being captured. */
 int strait_resources_retain_by_graph(struct strait_resources *resources, CUgraph graph);

@@ -148,14 +148,22 @@ static int run_phase(struct strait_resources *resources, struct strait_probe_arg
 	const uint64_t deadline = now_ms() + LIMIT_MS;
 	CUresult status;
 	args->phase = phase;
-	int r = strait_kernels_launch(strait_kernels_probe(), 1, 64, stream, args);
+	int r = strait_kernels_launch(strait_kernels_probe(), 1, 32, stream, args);
 	if (r)
 		return strait_trace(r);
+	bool late = false;
 	while ((status = strait_gpu->cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
 		nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
-		if (now_ms() > deadline)
+		late = late || now_ms() > deadline;
+		if (late)
 			atomic_store_explicit(resources->abort_word, 1, memory_order_relaxed);
 	}
+	if (late && status == CUDA_SUCCESS)
+		return strait_fail(STRAIT_ERROR_SYSTEM,
+				   "the probe of peer memory did not end within %d s: the GPU is "
+				   "busy, or peers "
+				   "do not run at the same time",
+				   LIMIT_MS / 1000);
 	return strait_trace(strait_gpu_check(status, "the probe of peer memory"));
 }
 

@@ -106,9 +106,9 @@ void strait_memory_deinit(struct strait_memory *memory)
 		unmap(memory->address, memory->bytes);
 		strait_gpu->cuMemRelease(memory->handle);
 		close(memory->fd);
-	} else if (memory->kind == STRAIT_MEMORY_LEGACY) {
-		strait_gpu->cuMemFree(memory->address);
 	}
+	/* LEGACY memory stays: peers may still write to it, nothing keeps it for them, and freeing
+	 * it would wait for every kernel of the context. Only drivers without VMM come here. */
 	*memory = (struct strait_memory){.fd = -1};
 }
 

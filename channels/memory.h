@@ -4,8 +4,8 @@
  * descriptor between processes and by its handle inside one; legacy IPC serves where the driver has
  * no VMM; inside one process without VMM plain pointers do.
  *
- * The physical memory lives as long as the owner or any peer has it mapped, so a rank may give its
- * memory back without asking its peers.
+ * The physical memory lives as long as the owner or any peer has it mapped (legacy memory: as long
+ * as the process), so a rank may give its memory back without asking its peers.
  */
 #pragma once
 #include <cuda.h>

@@ -28,16 +28,16 @@ struct bulk_round {
 	{
 	}
 
-	/* All threads. False: aborted. */
+	/* All threads. False, for all of them alike: aborted. A block of which one thread gave up
+	 * must not signal: its data would be wrong and its peers would not know. */
 	STRAIT_DEVICE bool begin()
 	{
 		iteration++;
 		/* Iterations before the first count as completed. */
 		const bool ok = !has_peer() || iteration <= STRAIT_BULK_LAG ||
 				channel().wait(iteration - STRAIT_BULK_LAG, wait);
-		/* Hands what thread p acquired to the block. */
-		g.sync();
-		return ok;
+		/* Hands what thread p acquired to the block, too. */
+		return g.sync_all(ok);
 	}
 
 	/* All threads: everything that the block stored in this iteration is for the peers to see.

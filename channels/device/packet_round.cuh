@@ -33,14 +33,15 @@ struct packet_round {
 		parity = epoch & 1;
 	}
 
-	/* All threads of the block, once. False: aborted. */
+	/* All threads of the block, once. False, for all of them alike: aborted. */
 	STRAIT_DEVICE bool begin(const block_scratch &s, coop g, patience &wait)
 	{
 		strait_block_control *own = s.control(s.c.rank);
 		bool ok = true;
 		/* The previous epoch's inboxes have the other parity; nobody writes them before our
+		 * word. Never in a communicator's first two epochs, for which nobody waits for a
 		 * word. */
-		if (epoch % renewal_period < 2)
+		if (epoch >= renewal_period && epoch % renewal_period - 2 < 2)
 			renew(s, g, parity ^ 1);
 		if (has_peer) {
 			/* Relaxed: what the previous kernel read, it had read when it ended. */
@@ -50,7 +51,7 @@ struct packet_round {
 				consumed = load_relaxed(&own->from[peer].packets_consumed);
 			}
 		}
-		g.sync();
+		ok = g.sync_all(ok);
 		/* Every thread has read the old value: the barrier. */
 		if (g.rank == 0)
 			store(&own->packet_epoch, epoch);

@@ -55,6 +55,11 @@ STRAIT_DEVICE void sync_block()
 {
 	__syncthreads();
 }
+/* A barrier that tells every thread whether all of them passed true. */
+STRAIT_DEVICE bool sync_block_all(bool mine)
+{
+	return __syncthreads_and(mine);
+}
 
 template <class T>
 STRAIT_DEVICE T load(const T *p)
@@ -199,6 +204,16 @@ STRAIT_DEVICE void sync_block()
 {
 	strait_emu_sync_block();
 }
+/* False once is false for the rest of the kernel: a vote that fails ends it. */
+STRAIT_DEVICE bool sync_block_all(bool mine)
+{
+	constexpr uint64_t failed = 0x6661696c65642121;
+	STRAIT_SHARED(uint64_t, vote); /* anything else at first */
+	if (!mine)
+		vote = failed;
+	strait_emu_sync_block();
+	return vote != failed;
+}
 
 template <class T>
 inline T load(const T *p)
@@ -301,6 +316,8 @@ struct coop {
 	unsigned rank, size;
 	STRAIT_DEVICE static coop block() { return {thread_index(), n_threads()}; }
 	STRAIT_DEVICE void sync() const { sync_block(); }
+	/* A sync that gives every member whether all passed true. */
+	STRAIT_DEVICE bool sync_all(bool mine) const { return sync_block_all(mine); }
 };
 
 } // namespace strait
