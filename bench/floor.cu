@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The least that kernels on two ends can do: nothing, a flag to and fro, a copy, and an exchange of data by packets
- * or by a barrier and direct reads. No abort word, no tail, no alignment: this is a yardstick, not a library.
+ * The least that kernels on two ends can do: nothing, a flag to and fro, a copy, and an exchange of
+ * data by packets or by a barrier and direct reads. No abort word, no tail, no alignment: this is a
+ * yardstick, not a library.
  */
 #include "bench/floor_args.h"
 #include "channels/device/platform.cuh"
 
 using namespace strait;
 
-STRAIT_KERNEL(floor_empty, floor_empty_args, 1024)
-{
-}
+STRAIT_KERNEL(floor_empty, floor_empty_args, 1024) {}
 
 STRAIT_DEVICE void flag_store(uint64_t *flag, uint64_t value, bool ordered)
 {
@@ -45,7 +44,8 @@ STRAIT_KERNEL(floor_copy, floor_copy_args, 1024)
 
 	for (; i + 3 * stride < a.n; i += 4 * stride) {
 		strait_bits128 v0 = load(a.from + i), v1 = load(a.from + i + stride);
-		strait_bits128 v2 = load(a.from + i + 2 * stride), v3 = load(a.from + i + 3 * stride);
+		strait_bits128 v2 = load(a.from + i + 2 * stride),
+			       v3 = load(a.from + i + 3 * stride);
 		store(a.to + i, v0);
 		store(a.to + i + stride, v1);
 		store(a.to + i + 2 * stride, v2);
@@ -88,8 +88,8 @@ STRAIT_KERNEL(floor_packets, floor_exchange_args, 1024)
 			spin();
 			packet = load_relaxed_pair(from + i);
 		}
-		store(a.out + i,
-		      add_words(load(a.in + i), packet.hi << 32 | static_cast<uint32_t>(packet.lo)));
+		store(a.out + i, add_words(load(a.in + i),
+					   packet.hi << 32 | static_cast<uint32_t>(packet.lo)));
 	}
 	sync_block();
 	if (thread_index() == 0)
@@ -119,7 +119,8 @@ STRAIT_KERNEL(floor_direct, floor_exchange_args, 1024)
 		return;
 	meet(a, 2 * epoch);
 	STRAIT_UNROLL
-	for (size_t i = static_cast<size_t>(block_index()) * n_threads() + thread_index(); i < a.n / 2; i += stride) {
+	for (size_t i = static_cast<size_t>(block_index()) * n_threads() + thread_index();
+	     i < a.n / 2; i += stride) {
 		strait_bits128 x = load(in + i), y = load(their_in + i);
 		store(out + i, strait_bits128{add_words(x.lo, y.lo), add_words(x.hi, y.hi)});
 	}

@@ -63,8 +63,9 @@ void *strait_emu_shared(const void *site, size_t bytes);
 
 uint64_t strait_emu_clock_ns(void);
 
-/* Where the host finds the data of an address. For kernels compiled with ThreadSanitizer, whose loads and
- * stores are then plain and C11 atomic ones of this place: nothing is delayed, and it judges the order. */
+/* Where the host finds the data of an address. For kernels compiled with ThreadSanitizer, whose
+ * loads and stores are then plain and C11 atomic ones of this place: nothing is delayed, and it
+ * judges the order. */
 void *strait_emu_data(const void *address);
 
 /* A kernel of the host build is a constant of this type, named strait_emu_kernel_<name>. */

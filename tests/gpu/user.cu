@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernels of a user beside the library: several that are loaded as late as can be, and one that holds a stream up.
+ * Kernels of a user beside the library: several that are loaded as late as can be, and one that
+ * holds a stream up.
  */
 #include "tests/gpu/user_args.h"
 #include "channels/device/platform.cuh"
