@@ -103,14 +103,15 @@ static int meet(struct strait_communicator *c, const struct strait_communicator_
 {
 	static const atomic_uint never;
 	const int local = prepare_alone(c, config, &members[c->rank]);
-	if (c->n_ranks == 1)
-		return strait_trace(local);
 	int r = strait_bootstrap_new(config->id, c->rank, c->n_ranks,
 				     config->cancel ? config->cancel : &never, &c->bootstrap);
 	if (!r)
 		r = strait_bootstrap_agree(c->bootstrap, local);
 	if (!r)
 		r = strait_bootstrap_allgather(c->bootstrap, members, sizeof *members);
+	/* Alone, the meeting only sends the root of the id home. */
+	if (c->n_ranks == 1)
+		c->bootstrap = strait_bootstrap_free(c->bootstrap);
 	return strait_trace(r);
 }
 
