@@ -97,12 +97,20 @@ static int prepare_alone(struct strait_communicator *c,
 	return strait_trace(r);
 }
 
-/* The ranks meet, and each learns who the others are. */
+static bool is_blank(const uint8_t id[STRAIT_ID_BYTES])
+{
+	static const uint8_t blank[STRAIT_ID_BYTES];
+	return memcmp(id, blank, sizeof blank) == 0;
+}
+
+/* The ranks meet, and each learns who the others are. A single rank may come without an id. */
 static int meet(struct strait_communicator *c, const struct strait_communicator_config *config,
 		struct strait_member *members)
 {
 	static const atomic_uint never;
 	const int local = prepare_alone(c, config, &members[c->rank]);
+	if (c->n_ranks == 1 && is_blank(config->id))
+		return strait_trace(local);
 	int r = strait_bootstrap_new(config->id, c->rank, c->n_ranks,
 				     config->cancel ? config->cancel : &never, &c->bootstrap);
 	if (!r)
@@ -110,8 +118,10 @@ static int meet(struct strait_communicator *c, const struct strait_communicator_
 	if (!r)
 		r = strait_bootstrap_allgather(c->bootstrap, members, sizeof *members);
 	/* Alone, the meeting only sends the root of the id home. */
-	if (c->n_ranks == 1)
+	if (c->n_ranks == 1) {
 		c->bootstrap = strait_bootstrap_free(c->bootstrap);
+		return strait_trace(local);
+	}
 	return strait_trace(r);
 }
 
