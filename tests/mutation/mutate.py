@@ -31,6 +31,7 @@ CHANGES = [
     (re.compile(r'\bload_acquire\('), 'load_relaxed(', 'acquire -> relaxed'),
     (re.compile(r'(?<![\w.])fence\(\);'), ';', 'no fence'),
     (re.compile(r'\b(?:\w+\.)+sync\(\);'), ';', 'no barrier'),
+    (re.compile(r'\b(?:\w+\.)+sync_all\('), '(', 'no barrier'),
 ]
 # Waits that end one turn too early: (file, text, instead, what).
 EARLY = [
