@@ -50,8 +50,6 @@ int strait_member_init(struct strait_member *member, CUdevice device, int max_bl
 	return 0;
 }
 
-enum { SHARED_COMMUNICATORS = 2 };
-
 static bool same_gpu(const struct strait_member *a, const struct strait_member *b)
 {
 	return a->host == b->host && memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0;
@@ -105,8 +103,9 @@ int strait_members_check(const struct strait_member *members, int n_ranks,
 		 * it at the same time, a block taking a multiprocessor, and those of a second
 		 * communicator too. */
 		const int n_sharing = n_on_same_gpu(members, n_ranks, i);
-		unsigned fit = members[i].n_multiprocessors /
-			       (n_sharing > 1 ? SHARED_COMMUNICATORS * n_sharing : 1);
+		unsigned fit =
+			members[i].n_multiprocessors /
+			(n_sharing > 1 ? strait_params()->shared_communicators * n_sharing : 1);
 		if (fit < 1)
 			fit = 1;
 		if (fit < limits.max_blocks)
