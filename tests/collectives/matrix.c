@@ -296,7 +296,7 @@ int main(int argc, char **argv)
 {
 	struct options options = {.seed = 1,
 				  .scratch_bytes = 1 << 20,
-				  .samples = 6 * DECK_PAIRS,
+				  .samples = 4 * DECK_PAIRS,
 				  .blocks = 4,
 				  .threads = 64};
 	int n_failed = 0, n_done = 0;

@@ -210,6 +210,9 @@ static void integers_of_two(void *argument)
 	elements_check(&rig, STRAIT_UINT32, ncclMin, (double[]){0xffffffff, 1}, 1);
 	elements_check(&rig, STRAIT_INT32, ncclAvg, (double[]){-3, 0}, -1);
 	elements_check(&rig, STRAIT_INT64, ncclAvg, (double[]){-5, 0}, -2);
+	elements_check(&rig, STRAIT_INT8, ncclAvg, (double[]){-64, -64}, -64);
+	elements_check(&rig, STRAIT_INT32, ncclAvg, (double[]){-0x1p30, -0x1p30}, -0x1p30);
+	elements_check(&rig, STRAIT_INT64, ncclAvg, (double[]){-0x1p63, 0}, -0x1p62);
 	elements_check(&rig, STRAIT_UINT8, ncclAvg, (double[]){255, 255}, 127);
 	rig_deinit(&rig);
 }
