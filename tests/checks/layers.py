@@ -32,6 +32,11 @@ ALLOWED = {
     'tests/collectives/': CONTRACTS + ['tests/', 'bench/', 'algorithms/', 'channels/layout.h'],
     # A program like the benchmark, with kernels of its own.
     'tests/gpu/': CONTRACTS + ['tests/gpu/', 'bench/', 'channels/device/platform.cuh'],
+    # The device half of channels, from inside.
+    'tests/channels/': CONTRACTS + ['tests/channels/', 'channels/'],
+    # Kernels of their own over the channels' device halves.
+    'tests/channels/': CONTRACTS + ['tests/', 'bench/', 'channels/'],
+    'tests/mutation/': CONTRACTS + ['tests/', 'bench/', 'algorithms/', 'channels/device'],
     'tests/unit/': LIBRARY + ['tests/', 'bench/', 'emulator/'],
     'tests/abi/': ['tests/', 'shim/nccl_abi.h', 'algorithms/request.h'],
     'tests/emulator/': ['tests/', 'emulator/'],
