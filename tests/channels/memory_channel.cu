@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two ranks swap data by each way that a memory channel has; both run this at the same time. What arrives by plain stores is
- * copied on from `landing` to `result`, so that data which a signal overtakes is seen.
+ * Two ranks swap data by each way that a memory channel has; both run this at the same time. What
+ * arrives by plain stores is copied on from `landing` to `result`, so that data which a signal
+ * overtakes is seen.
  */
 #include "tests/channels/memory_channel_args.h"
 #include "channels/device/memory_channel.cuh"
@@ -15,7 +16,8 @@ struct round_of_channel {
 	patience wait;
 
 	STRAIT_DEVICE explicit round_of_channel(const memory_channel_args &args)
-		: a(args), channel{args.remote, args.local, args.remote_signal, args.local_signal}, wait(args.abort_word)
+	    : a(args), channel{args.remote, args.local, args.remote_signal, args.local_signal},
+	      wait(args.abort_word)
 	{
 	}
 
@@ -27,7 +29,8 @@ struct round_of_channel {
 		g.sync();
 		if (g.rank == 0) {
 			channel.signal(a.signal);
-			ok = channel.wait(a.signal, wait) && channel.poll(a.signal) && !channel.poll(a.signal + 1);
+			ok = channel.wait(a.signal, wait) && channel.poll(a.signal) &&
+			     !channel.poll(a.signal + 1);
 		}
 		return g.sync_all(ok);
 	}
@@ -74,7 +77,8 @@ struct round_of_channel {
 		if (!meet())
 			return false;
 		for (uint64_t i = g.rank; i < a.bytes / sizeof(T); i += g.size)
-			store(const_cast<T *>(own<T>(a.result)) + i, channel.read<T>(a.landing / sizeof(T) + i));
+			store(const_cast<T *>(own<T>(a.result)) + i,
+			      channel.read<T>(a.landing / sizeof(T) + i));
 		return true;
 	}
 
@@ -96,8 +100,8 @@ struct round_of_channel {
 			return false;
 		if (g.rank == 0) {
 			channel.relaxed_signal(a.signal);
-			ok = channel.relaxed_wait(a.signal, wait) && channel.relaxed_poll(a.signal) &&
-			     !channel.relaxed_poll(a.signal + 1);
+			ok = channel.relaxed_wait(a.signal, wait) &&
+			     channel.relaxed_poll(a.signal) && !channel.relaxed_poll(a.signal + 1);
 		}
 		return g.sync_all(ok);
 	}

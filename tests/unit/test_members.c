@@ -106,10 +106,12 @@ static void test_smallest_of_all_ranks_limits_every_grid(void **state)
 	}
 }
 
-/* Two communicators of all ranks of a GPU at once, a multiprocessor for each block. */
-static int check_shared(void)
+/* So many communicators of all ranks of a GPU at once, a multiprocessor for each block. */
+static int check_shared(unsigned n_communicators)
 {
 	for (int n = 2; n <= 8; n++) {
+		const unsigned n_grids = n_communicators * (unsigned)n;
+
 		make_members(n + 1);
 		for (int i = 1; i < n; i++)
 			memcpy(members[i].uuid, members[0].uuid, sizeof(members[0].uuid));
@@ -117,23 +119,42 @@ static int check_shared(void)
 			members[i].n_multiprocessors = 40;
 		if (check_members(n + 1))
 			return 1;
-		if (limits.max_blocks * 2 * (unsigned)n > 40 || limits.max_blocks < 1)
+		if (limits.max_blocks * n_grids > 40 || limits.max_blocks < 1)
 			return 2;
-		if ((limits.max_blocks + 1) * 2 * (unsigned)n <= 40)
+		if ((limits.max_blocks + 1) * n_grids <= 40)
 			return 3; /* more would fit */
 	}
 	members[0].n_multiprocessors = 1;
 	return check_members(9) || limits.max_blocks != 1 ? 4 : 0;
 }
 
+static int check_two_communicators(void)
+{
+	return check_shared(2);
+}
+
+static int check_one_communicator(void)
+{
+	return check_shared(1);
+}
+
 static void test_ranks_of_a_shared_gpu_leave_room_for_a_second_communicator(void **state)
 {
 	char text[512];
 
-	assert_int_equal(child_run(check_shared,
+	assert_int_equal(child_run(check_two_communicators,
 				   (const char *const[]){"NCCL_MULTI_RANK_GPU_ENABLE", "1", NULL},
 				   text, sizeof(text)),
 			 0);
+}
+
+static void test_room_on_a_shared_gpu_is_the_users_choice(void **state)
+{
+	const char *const settings[] = {"NCCL_MULTI_RANK_GPU_ENABLE", "1",
+					"STRAIT_SHARED_GPU_COMMUNICATORS", "1", NULL};
+	char text[512];
+
+	assert_int_equal(child_run(check_one_communicator, settings, text, sizeof(text)), 0);
 }
 
 static int check_most_ctas(void)
@@ -159,6 +180,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ranks_of_a_shared_gpu_leave_room_for_a_second_communicator),
+		cmocka_unit_test(test_room_on_a_shared_gpu_is_the_users_choice),
 		cmocka_unit_test(test_users_limit_of_grids_is_kept),
 		cmocka_unit_test(test_equal_members_get_the_largest_grids),
 		cmocka_unit_test(test_any_two_ranks_on_one_gpu_are_refused_by_name),

@@ -100,6 +100,9 @@ static void check_simple(const struct strait_limits *limits, uint64_t bytes)
 	check_grid(limits, &shape);
 	assert_true(shape.chunk > 0);
 	assert_true((uint64_t)shape.chunk * UNIT <= limits->bulk_slot_bytes);
+	/* Threads get equal shares of a chunk. */
+	if (shape.chunk > shape.n_threads)
+		assert_int_equal(shape.chunk % shape.n_threads, 0);
 }
 
 static void check_shapes(const struct strait_limits *limits)
@@ -143,6 +146,32 @@ static void check_selection(const struct strait_limits *limits)
 static void test_every_size_has_an_algorithm_and_always_the_same(void **state)
 {
 	for_all_limits(check_selection);
+}
+
+/* Up to the size of each row, and not beyond it, where the scratch holds all that rows ask for. */
+static void test_rows_of_the_table_hold_up_to_their_size(void **state)
+{
+	for (int n = 1; n <= STRAIT_MAX_RANKS; n++) {
+		const struct strait_limits limits = limits_of(n, 32, 512, 1 << 30);
+		uint64_t first = 1;
+
+		for (const struct strait_tuning_row *row = strait_tuning; row->algorithm; row++) {
+			struct strait_shape shape;
+
+			if (n < row->min_ranks || n > row->max_ranks)
+				continue;
+			assert_string_equal(
+				strait_select(&limits, row->collective, first, &shape)->name,
+				row->algorithm);
+			if (row->max_bytes == UINT64_MAX)
+				break;
+			assert_string_equal(
+				strait_select(&limits, row->collective, row->max_bytes, &shape)
+					->name,
+				row->algorithm);
+			first = row->max_bytes + 1;
+		}
+	}
 }
 
 static void test_unknown_collectives_have_no_algorithm(void **state)
@@ -210,6 +239,7 @@ int main(void)
 		cmocka_unit_test(test_unknown_name_leaves_the_choice_to_the_table),
 		cmocka_unit_test(test_shapes_cover_the_message_and_fit_their_slots),
 		cmocka_unit_test(test_every_size_has_an_algorithm_and_always_the_same),
+		cmocka_unit_test(test_rows_of_the_table_hold_up_to_their_size),
 		cmocka_unit_test(test_unknown_collectives_have_no_algorithm),
 	};
 
