@@ -184,6 +184,13 @@ STRAIT_DEVICE To bits_as(From from)
 namespace strait
 {
 
+/* A GPU faults on a 16-byte access that is not aligned to 16. */
+STRAIT_DEVICE void check_aligned(const strait_bits128 *p)
+{
+	if (reinterpret_cast<uint64_t>(p) % sizeof(strait_bits128))
+		__builtin_trap();
+}
+
 STRAIT_DEVICE unsigned thread_index()
 {
 	return strait_emu_self->tid.x;
@@ -235,11 +242,13 @@ inline void store(T *p, T v)
 template <>
 inline strait_bits128 load(const strait_bits128 *p)
 {
+	check_aligned(p);
 	return {strait_emu_load_weak(&p->lo, 8), strait_emu_load_weak(&p->hi, 8)};
 }
 template <>
 inline void store(strait_bits128 *p, strait_bits128 v)
 {
+	check_aligned(p);
 	strait_emu_store_weak(&p->lo, v.lo, 8);
 	strait_emu_store_weak(&p->hi, v.hi, 8);
 }
@@ -271,10 +280,12 @@ STRAIT_DEVICE void store_release(uint64_t *p, uint64_t v)
 }
 STRAIT_DEVICE strait_bits128 load_relaxed_pair(const strait_bits128 *p)
 {
+	check_aligned(p);
 	return {strait_emu_load_relaxed(&p->lo, 8), strait_emu_load_relaxed(&p->hi, 8)};
 }
 STRAIT_DEVICE void store_relaxed_pair(strait_bits128 *p, strait_bits128 v)
 {
+	check_aligned(p);
 	strait_emu_store_relaxed(&p->lo, v.lo, 8);
 	strait_emu_store_relaxed(&p->hi, v.hi, 8);
 }
