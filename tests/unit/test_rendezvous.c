@@ -220,7 +220,7 @@ static void test_abort_word_ends_the_wait_for_a_root_at_nccl_comm_id(void **stat
 	char address[32];
 	pid_t pid;
 
-	snprintf(address, sizeof(address), "localhost:%d", find_port());
+	snprintf(address, sizeof(address), "127.0.0.1:%d", find_port());
 	setenv("NCCL_COMM_ID", address, 1);
 	setenv("NCCL_SOCKET_FAMILY", "AF_INET", 1);
 	pid = fork_rank(NULL, 1, 2, abort_alone);
