@@ -384,7 +384,8 @@ int strait_socket_connect(const struct strait_address *address, const struct str
 	strait_socket_close(fd);
 	if (r)
 		return strait_trace(r);
-	if (error == ECONNREFUSED)
+	/* Reset: a listener that died with the connection in its queue. */
+	if (error == ECONNREFUSED || error == ECONNRESET)
 		return STRAIT_SOCKET_REFUSED;
 	return strait_fail(STRAIT_ERROR_SYSTEM, "cannot connect to %s: %s (see NCCL_SOCKET_IFNAME)",
 			   text, strerror(error));
