@@ -17,9 +17,7 @@ struct strait_member {
 	unsigned char uuid[16]; /* of the GPU: ordinals differ between processes */
 	char bus_id[32];
 	int32_t n_multiprocessors, max_threads, compute_capability, driver_version;
-	int32_t max_blocks;    /* the user's limit on grids, or 0 */
-	int32_t is_compatible; /* 0: this rank cannot take part, `status` says why */
-	int32_t status, reserved;
+	int32_t max_blocks, reserved; /* the user's limit on grids, or 0 */
 };
 
 int strait_member_init(struct strait_member *member, CUdevice device, int max_blocks);
